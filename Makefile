@@ -1,0 +1,45 @@
+# Five words, the same here, in CI and in the README.
+PYTHON ?= python3.11
+VENV   := .venv
+STAMP  := $(VENV)/.installed
+FVEC   := $(VENV)/bin/fvec
+DEMO   := .fvec/demo
+
+.PHONY: install demo test check bench clean
+
+install: $(STAMP)
+
+# The model server's own environment is made by `fvec doctor --install`, keyed by its pins.
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(VENV)/bin/python -m pip install --quiet --editable '.[engine]' --group dev
+	$(FVEC) doctor --install examples/ads-serving
+	touch $@
+
+demo: install
+	rm -rf $(DEMO)
+	mkdir -p $(DEMO)
+	cp -R examples/ads-serving $(DEMO)/ads-serving
+	git -C $(DEMO)/ads-serving init --quiet --initial-branch=main
+	git -C $(DEMO)/ads-serving add --all
+	git -C $(DEMO)/ads-serving -c user.name=ads-serving -c user.email=ads-serving@example.invalid \
+	    commit --quiet --message 'Serve ads'
+	$(FVEC) run $(DEMO)/ads-serving --out $(DEMO)
+
+test: install
+	$(VENV)/bin/pytest
+
+check: install
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(FVEC) knowledge check
+	$(FVEC) config validate examples/ads-serving
+
+bench: install
+	$(VENV)/bin/pytest benchmarks --benchmark-only --benchmark-columns=median,iqr,rounds
+
+clean:
+	rm -rf $(VENV) .fvec

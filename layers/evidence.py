@@ -1,0 +1,400 @@
+"""Evidence: everything that led to a verdict, as data.
+
+The pull request, the report and the terminal are renderings of these models; a number that is
+not here is not shown anywhere. Persisted as JSON with a `schema` field.
+
+Format history:
+    fvec.run/1, fvec.evidence/1, fvec.plan/1, fvec.measure/1   first version
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from layers.base import ChangeClass, LayerName
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Interval = tuple[float, float]  # lower and upper end, 95 % unless a field says otherwise
+
+
+class Record(BaseModel):
+    """Base of all evidence: frozen, no unknown fields, finite numbers only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Verdict(StrEnum):
+    """What became of a candidate. A crash of the tool is `failed`, never a judgement."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    INCONCLUSIVE = "inconclusive"
+    FAILED = "failed"
+
+
+class GateResult(StrEnum):
+    """What one gate answers."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Gate(Record):
+    """One check that a candidate must pass; `reason` is a stable code such as `outputs_differ`."""
+
+    name: str
+    result: GateResult
+    reason: str
+    detail: str = ""
+
+
+class OutputRow(Record):
+    """Equivalence of one output tensor over all compared requests."""
+
+    output: str
+    dtype: str
+    requests: int
+    elements: int
+    differing: int  # elements whose bits differ
+    max_abs: float
+    p999_abs: float
+    outliers: int  # elements beyond the limit of the change class
+    limit: float | None  # None: bits must match
+    referee_max_baseline: float | None = None  # |baseline - float64 referee|
+    referee_max_candidate: float | None = None
+    referee_p999_baseline: float | None = None
+    referee_p999_candidate: float | None = None
+    referee_requests: int = 0
+
+
+class Block(Record):
+    """One measured stretch of load on one arm."""
+
+    arm: Literal["baseline", "candidate"]
+    measure: Literal["work", "sustained", "tail"]
+    launch: int
+    pair: int
+    position: Literal[1, 2]  # order inside the pair
+    requests: int
+    completed: int
+    errors: int
+    wall_s: float
+    rate: float  # completions per second
+    offered: float | None = None  # requests per second; None at fixed in-flight load
+    in_flight: int | None = None
+    cpu_s: dict[str, float] = Field(default_factory=dict)  # by process: "tritonserver" or model
+    generator_cpu: float  # cores used by the load generator
+    lag_p99_ms: float | None = None  # sent minus scheduled
+    neighbour_cpu: float  # cores used by anything that is neither server, generator nor bot
+    over_slo: int | None = None
+    latency_ms: dict[str, float] = Field(default_factory=dict)  # "p50".. where n >= 10/(1-q)
+    void: str | None = None  # reason code; a void block decides nothing
+
+
+class Pair(Record):
+    """A baseline and a candidate block over the same requests, in random order."""
+
+    launch: int
+    pair: int
+    throughput_ratio: float
+    cpu_ratio: float  # baseline CPU per request over the candidate's; above 1 is better
+
+
+class Look(Record):
+    """One look at the accumulated launches, and what the rule said there."""
+
+    k: int  # launches seen
+    pairs: int
+    estimate: float  # throughput ratio, candidate over baseline
+    ci: Interval
+    gain: float  # 1 - 1/estimate
+    floor: float  # e / sqrt(k)
+    z: float
+    boundary: float  # O'Brien-Fleming boundary for z at this look
+    decision: Literal["accept", "reject", "continue", "inconclusive"]
+    reason: str
+
+
+class NoiseFloor(Record):
+    """What the unmodified stack differs by from itself, in one measure, in this run."""
+
+    floor_pct: float  # e: 95 % half-width of the A/A difference at the base look, percent
+    pair_sd_pct: float
+    launch_sd_pct: float | None = None  # None with a single launch
+    pairs: int
+    launches: int
+    median_pct: float = 0.0  # the A/A difference itself
+    launch_differences_pct: list[float] = Field(default_factory=list)  # its mean, per launch
+
+
+class Noise(Record):
+    """The noise floor of each measure."""
+
+    work: NoiseFloor
+    sustained: NoiseFloor | None = None
+    tail: NoiseFloor | None = None
+
+
+class LocalGain(Record):
+    """What the changed part gained by itself; says nothing yet about the stack."""
+
+    what: str  # e.g. "deserialize 2,000 strings, interleaved"
+    speedup: float
+    ci: Interval
+    n: int
+
+
+class EndToEnd(Record):
+    """The gain of the whole stack, from fresh pairs measured after acceptance."""
+
+    throughput_ratio: float
+    ci: Interval
+    cpu_ratio: float
+    cpu_ci: Interval
+    p99_ratio: float | None = None
+    pairs: int
+
+
+class ArmLoad(Record):
+    """One arm of an open-loop load test."""
+
+    requests: int
+    offered: float
+    achieved: float
+    errors: int
+    over_slo: int
+    latency_ms: dict[str, float]
+    lag_p99_ms: float
+
+
+class LoadTest(Record):
+    """The commit gate: the full stack, open loop at the recorded rate, against the SLO."""
+
+    slo_p99_ms: float
+    rate: float
+    baseline: ArmLoad
+    candidate: ArmLoad
+    over_slo_difference: float  # candidate minus baseline, share of requests
+    over_slo_ci: Interval
+    p99_ratio: float | None  # baseline over candidate; above 1 is better
+    p99_ci: Interval | None
+    outputs_compared: int
+    void: str | None = None
+
+
+class HypothesisRecord(Record):
+    """What was expected before anything was written."""
+
+    title: str
+    why: str
+    model: str
+    share: Share
+    expected_gain: Share
+    score: float
+    change_class: ChangeClass
+    sites: list[str] = Field(default_factory=list)
+
+
+class Iteration(Record):
+    """One turn of the loop, from hypothesis to verdict."""
+
+    n: int
+    layer: LayerName
+    card: str
+    hypothesis: HypothesisRecord
+    verdict: Verdict
+    reason: str
+    detail: str = ""
+    gates: list[Gate] = Field(default_factory=list)
+    equivalence: list[OutputRow] = Field(default_factory=list)
+    local: LocalGain | None = None
+    looks: list[Look] = Field(default_factory=list)
+    pairs: list[Pair] = Field(default_factory=list)
+    confirm: list[Pair] = Field(default_factory=list)
+    end_to_end: EndToEnd | None = None
+    load_test: LoadTest | None = None
+    branch: str | None = None
+    commit: str | None = None
+    base_commit: str | None = None
+    explanation: str = ""
+    patch_sha256: str | None = None
+    files_changed: list[str] = Field(default_factory=list)
+    wall_s: float = 0.0
+
+
+class HotspotRecord(Record):
+    """One line of the profile table."""
+
+    process: str
+    place: str  # "file:line function"
+    share: Share
+
+
+class ProfileRecord(Record):
+    """Where the time went before the first change."""
+
+    tool: str
+    raw: str
+    cpu_s: float
+    requests: int
+    by_process: dict[str, float]
+    by_layer: dict[str, float]
+    hotspots: list[HotspotRecord]
+
+
+class Environment(Record):
+    """The machine and the versions that the numbers belong to."""
+
+    cpu: str
+    cores: int
+    memory_gib: float
+    kernel: str
+    python: str
+    server: str
+    packages: dict[str, str] = Field(default_factory=dict)
+    server_cpus: list[int] = Field(default_factory=list)
+    generator_cpus: list[int] = Field(default_factory=list)
+
+
+class StackRecord(Record):
+    """Which serving repository, at which commit."""
+
+    name: str
+    commit: str
+    entry: str
+    slo_p99_ms: float
+    recorded_rate: float
+    requests: int
+    candidates_mean: float | None = None
+    owner: str | None = None  # who answers for the bot's pull requests, from the manifest
+
+
+class SustainedArm(Record):
+    """The rate one arm holds at the SLO, open loop."""
+
+    rate: float
+    ci: Interval
+    windows: int
+    void_windows: int
+
+
+class Total(Record):
+    """One start against one end, measured beside each other; never a sum of gains."""
+
+    throughput_ratio: float  # sustained rate at the SLO, end over start
+    ci: Interval
+    start: SustainedArm
+    end: SustainedArm
+    p99_ratio: float | None  # start over end at the start's sustained rate
+    p99_ci: Interval | None
+    p99_rate: float | None
+    slo_p99_ms: float
+    cpu_ratio: float | None = None
+    cpu_ci: Interval | None = None
+
+
+class PullRequestRecord(Record):
+    """Where an accepted candidate went."""
+
+    forge: Literal["local", "github"]
+    number: int
+    branch: str
+    base: str
+    title: str
+    body: str  # path or URL
+    iterations: list[int]
+
+
+class KnowledgeRecord(Record):
+    """What the run taught."""
+
+    branch: str | None
+    cards_changed: list[str]
+
+
+class RunReport(Record):
+    """`fvec run --json`."""
+
+    schema_: Literal["fvec.run/1"] = Field(default="fvec.run/1", alias="schema")
+    run_id: str
+    started_at: str  # ISO 8601, UTC
+    stack: StackRecord
+    environment: Environment
+    seed: int
+    profile: ProfileRecord | None = None
+    noise: Noise | None = None
+    iterations: list[Iteration] = Field(default_factory=list)
+    sampled: list[str] = Field(default_factory=list)  # why each layer was drawn, one line each
+    not_tried: list[str] = Field(default_factory=list)  # one line each, with the reason
+    conclusion: str  # one line: why the run ended as it did
+    total: Total | None = None
+    pull_requests: list[PullRequestRecord] = Field(default_factory=list)
+    knowledge: KnowledgeRecord
+    blocks_void: int = 0
+    wall_s: float
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+
+
+class EvidenceFile(Record):
+    """`evidence.json` of a pull request: one accepted iteration with all that it rests on."""
+
+    schema_: Literal["fvec.evidence/1"] = Field(default="fvec.evidence/1", alias="schema")
+    run_id: str
+    stack: StackRecord
+    environment: Environment
+    seed: int
+    profile: ProfileRecord | None
+    noise: Noise
+    iteration: Iteration
+    others: list[Iteration]  # what else the run tried, verdicts only matter
+    blocks: list[Block]
+    reproduce: list[str]  # argv of the command that measures again
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+
+
+class RankedHypothesis(Record):
+    """One row of `fvec plan`."""
+
+    layer: LayerName
+    card: str
+    hypothesis: HypothesisRecord
+    skip: str | None = None  # why it would not be tried
+
+
+class PlanReport(Record):
+    """`fvec plan --json`."""
+
+    schema_: Literal["fvec.plan/1"] = Field(default="fvec.plan/1", alias="schema")
+    stack: StackRecord
+    environment: Environment
+    profile: ProfileRecord
+    hypotheses: list[RankedHypothesis]
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+
+
+class MeasureReport(Record):
+    """`fvec measure --json`."""
+
+    schema_: Literal["fvec.measure/1"] = Field(default="fvec.measure/1", alias="schema")
+    stack: StackRecord
+    environment: Environment
+    noise: Noise
+    resolvable: list[tuple[float, int, float]]  # gain, launches, minutes: smallest gain in reach
+    blocks: list[Block]
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )

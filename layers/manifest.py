@@ -1,0 +1,134 @@
+"""The manifest of a serving repository, `.github/fvec.yml`.
+
+Published as JSON schema by `fvec config validate --schema`. Unknown keys are errors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from layers.base import LayerName
+
+MANIFEST_PATH = PurePosixPath(".github/fvec.yml")
+
+
+def _inside(path: str) -> str:
+    """Reject paths that leave the repository; a manifest is outside input."""
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts or pure.parts[0] == ".git":
+        raise ValueError("must be a relative path inside the repository")
+    return path
+
+
+RepoPath = Annotated[str, AfterValidator(_inside)]
+
+
+class Section(BaseModel):
+    """Base of the manifest's sections: frozen and strict about keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BuildStep(Section):
+    """One command that makes files which git does not hold; cached by its inputs' content."""
+
+    run: list[str] = Field(min_length=1, description="argv, no shell; 'python' is the server's")
+    inputs: list[RepoPath] = Field(min_length=1, description="files or globs the result depends on")
+    outputs: list[RepoPath] = Field(min_length=1, description="files that it writes")
+    timeout_s: float = Field(default=600, gt=0, le=3600)
+
+
+class StackSection(Section):
+    """What is served and how it is built."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    models: RepoPath = Field(description="Triton model repository")
+    entry: str = Field(description="the model that requests name")
+    requirements: RepoPath | None = Field(
+        default=None, description="packages of the model server's Python environment"
+    )
+    build: list[BuildStep] = Field(default_factory=list)
+
+
+class ServerSection(Section):
+    """The model server."""
+
+    address: str | None = Field(
+        default=None,
+        pattern=r"^(127\.0\.0\.1|localhost|\[::1\]|[A-Za-z0-9.-]+):\d{1,5}$",
+        description="gRPC address of a running server; it is then measured, never restarted",
+    )
+    cpus: list[int] | None = Field(default=None, min_length=1, description="pin the server here")
+    start_timeout_s: float = Field(default=90, gt=0, le=1800)
+
+
+class TrafficSection(Section):
+    """Recorded traffic."""
+
+    requests: RepoPath = Field(description="size-delimited KServe v2 ModelInferRequest messages")
+    arrivals: RepoPath = Field(description="CSV: offset_s,request (0-based index)")
+    in_flight: int = Field(default=4, ge=1, le=256, description="load of the work measure")
+
+
+class SloSection(Section):
+    """The service level objective."""
+
+    p99_ms: float = Field(gt=0)
+
+
+class ReorderLimits(Section):
+    """Tighter limits for the reorder class; looser ones are refused."""
+
+    abs: float = Field(default=1e-4, gt=0, le=1e-4)
+
+
+class CorrectnessSection(Section):
+    """How outputs are judged."""
+
+    referee: str | None = Field(
+        default=None,
+        pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$",
+        description="FILE.py:FUNCTION, a float64 reference run in a process of its own",
+    )
+    metric: str | None = Field(
+        default=None,
+        pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$",
+        description="FILE.py:FUNCTION, the business metric of one response; needed for approximate",
+    )
+    reorder: ReorderLimits = Field(default_factory=ReorderLimits)
+
+
+class BudgetSection(Section):
+    """When a run stops."""
+
+    minutes: float = Field(default=20, gt=0, le=24 * 60)
+    candidates: int = Field(default=10, ge=1, le=100)
+
+
+class Manifest(Section):
+    """A serving repository's contract with the bot."""
+
+    schema_: Literal["fvec.manifest/1"] = Field(alias="schema")
+    stack: StackSection
+    server: ServerSection = Field(default_factory=ServerSection)
+    traffic: TrafficSection
+    slo: SloSection
+    correctness: CorrectnessSection = Field(default_factory=CorrectnessSection)
+    layers: list[LayerName] = Field(
+        default_factory=lambda: [LayerName.FEATURES, LayerName.SERVER, LayerName.CONFIG],
+        min_length=1,
+        description="layers the bot may change",
+    )
+    budget: BudgetSection = Field(default_factory=BudgetSection)
+    knowledge: RepoPath = Field(default="knowledge", description="this repository's own cards")
+    owner: str | None = Field(default=None, description="who answers for the bot's pull requests")
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+def manifest_file(root: Path) -> Path:
+    """Return where the manifest of the repository at `root` lies."""
+    return root / MANIFEST_PATH
