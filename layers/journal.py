@@ -55,7 +55,7 @@ class Journal:
                 hint="give --out a new directory, or remove the old one",
             ) from None
 
-    def append(self, kind: str, data: BaseModel | dict[str, Any] | str | float) -> Entry:
+    def append(self, kind: str, data: BaseModel | dict[str, Any] | list[str] | str) -> Entry:
         """Write one entry and sync it. Raises ToolFailed when the disk refuses."""
         plain = data.model_dump(mode="json", by_alias=True) if isinstance(data, BaseModel) else data
         entry = Entry(len(self.entries), self._clock(), kind, plain)

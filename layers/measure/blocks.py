@@ -1,0 +1,221 @@
+"""Blocks: a stretch of load on one deployment, with what the machine did meanwhile.
+
+A work block keeps a fixed number of requests in flight: its rate and the server's CPU per request
+compare two arms, it has no latency. A rate block offers requests at given times: its latencies
+count from the schedule. Nothing is trimmed from either.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from layers.evidence import Block
+from layers.measure.checks import (
+    BlockFacts,
+    Limits,
+    achieved_share,
+    percentiles,
+    voids,
+)
+from layers.measure.load import LoadGenerator, LoadResult
+from layers.measure.records import OK
+
+
+class Deployment(Protocol):
+    """What a block needs of a running stack; `layers.triton.server.Deployment` has it."""
+
+    @property
+    def grpc(self) -> str:
+        """Return the address, `host:port`."""
+
+    def cpu_seconds(self) -> Mapping[str, float]:
+        """Return the CPU seconds used so far, by process."""
+
+    def alive(self) -> None:
+        """Raise ToolFailed when a process of the stack died or was stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockContext:
+    """Where a block stands in the plan, and how it is judged."""
+
+    arm: Literal["baseline", "candidate"]
+    launch: int
+    pair: int
+    position: Literal[1, 2]
+    limits: Limits = field(default_factory=Limits)
+    # int64[requests of the traffic]: bytes below which a response is short; None: only empty ones
+    least_bytes: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """CPU seconds used since some fixed time, by whom."""
+
+    wall_s: float
+    busy_s: float  # the whole machine, time stolen by its host included
+    generator_s: float
+    own_s: float
+    server_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """The difference of two usages."""
+
+    generator_cores: float
+    neighbour_cores: float
+    server_s: dict[str, float]
+
+
+def work_block(
+    deployment: Deployment,
+    load: LoadGenerator,
+    order: NDArray[np.int64],
+    in_flight: int,
+    context: BlockContext,
+) -> tuple[Block, LoadResult]:
+    """Measure work: `order` with `in_flight` requests on their way at all times.
+
+    The rate is completions over first send to last completion. The ramp down at the end distorts
+    it little from 60 requests on, see `checks.Limits`.
+    """
+    deployment.alive()
+    before = _usage(deployment, load)
+    result = load.closed(deployment.grpc, order, in_flight)
+    spent = _spent(before, _usage(deployment, load))
+    deployment.alive()
+    facts = BlockFacts(
+        requests=len(order),
+        errors=result.errors,
+        short_outputs=_short_outputs(result, context.least_bytes),
+        generator_cores=spent.generator_cores,
+        neighbour_cores=spent.neighbour_cores,
+    )
+    block = _block("work", facts, result, spent, context)
+    return block.model_copy(update={"in_flight": in_flight}), result
+
+
+def rate_block(
+    deployment: Deployment,
+    load: LoadGenerator,
+    order: NDArray[np.int64],
+    arrivals_s: NDArray[np.float64],
+    slo_ms: float,
+    context: BlockContext,
+    *,
+    measure: Literal["sustained", "tail"] = "tail",
+) -> tuple[Block, LoadResult]:
+    """Measure latencies: `order[i]` is sent at `arrivals_s[i]` seconds, whatever happens.
+
+    `over_slo` counts the answers later than the SLO and the errors. `offered` is requests over the
+    span of the schedule.
+    """
+    deployment.alive()
+    before = _usage(deployment, load)
+    result = load.open(deployment.grpc, order, arrivals_s)
+    spent = _spent(before, _usage(deployment, load))
+    deployment.alive()
+    latencies_ms = result.latencies_ms()
+    answered = result.records[result.records["code"] == OK]
+    facts = BlockFacts(
+        requests=len(order),
+        errors=result.errors,
+        short_outputs=_short_outputs(result, context.least_bytes),
+        generator_cores=spent.generator_cores,
+        neighbour_cores=spent.neighbour_cores,
+        slo_ms=slo_ms,
+        lag_p99_ms=result.lag_p99_ms,
+        achieved_share=achieved_share(result.records["scheduled_s"], answered["done_s"], slo_ms),
+    )
+    block = _block(measure, facts, result, spent, context)
+    late = int(np.count_nonzero(latencies_ms > slo_ms))
+    span_s = max(float(arrivals_s[-1]), 1e-9)
+    update = {
+        "offered": len(order) / span_s,
+        "over_slo": late + result.errors,
+        "latency_ms": percentiles(latencies_ms),
+    }
+    return block.model_copy(update=update), result
+
+
+def exponential_arrivals(rng: np.random.Generator, rate: float, count: int) -> NDArray[np.float64]:
+    """Return float64[count] seconds: independent arrivals at `rate` per second on average.
+
+    The gaps are scaled so that the last arrival is at count / rate exactly: a window offers what it
+    says, and its rate adds no noise of its own.
+    """
+    times_s: NDArray[np.float64] = np.cumsum(rng.exponential(1.0, count))
+    scaled_s: NDArray[np.float64] = times_s * (count / rate / times_s[-1])
+    return scaled_s
+
+
+def _block(
+    measure: Literal["work", "sustained", "tail"],
+    facts: BlockFacts,
+    result: LoadResult,
+    spent: _Spent,
+    context: BlockContext,
+) -> Block:
+    """Write down what every kind of block has."""
+    broken = voids(facts, context.limits)
+    return Block(
+        arm=context.arm,
+        measure=measure,
+        launch=context.launch,
+        pair=context.pair,
+        position=context.position,
+        requests=facts.requests,
+        completed=result.completed,
+        errors=result.errors,
+        wall_s=result.wall_s,
+        rate=result.completed / result.wall_s if result.wall_s > 0 else 0.0,
+        cpu_s=spent.server_s,
+        generator_cpu=spent.generator_cores,
+        lag_p99_ms=result.lag_p99_ms,
+        neighbour_cpu=spent.neighbour_cores,
+        void=broken[0].reason.value if broken else None,
+    )
+
+
+def _short_outputs(result: LoadResult, least_bytes: NDArray[np.int64] | None) -> int:
+    """Count the answers that are empty, or shorter than that request's answer has to be."""
+    answered = result.records[result.records["code"] == OK]
+    least = 1 if least_bytes is None else np.maximum(least_bytes[answered["index"]], 1)
+    return int(np.count_nonzero(answered["length"] < least))
+
+
+def _usage(deployment: Deployment, load: LoadGenerator) -> _Usage:
+    """Read the clocks of the machine, the server, the generator and this process."""
+    times = psutil.cpu_times()
+    # User time already holds guest time; waiting for a disk is idleness.
+    busy_s = times.user + times.nice + times.system + times.irq + times.softirq + times.steal
+    own = os.times()
+    return _Usage(
+        wall_s=time.monotonic(),
+        busy_s=busy_s,
+        generator_s=load.cpu_seconds(),
+        own_s=own.user + own.system,
+        server_s=dict(deployment.cpu_seconds()),
+    )
+
+
+def _spent(before: _Usage, after: _Usage) -> _Spent:
+    """Share out the CPU time between two readings; what nobody of ours used is a neighbour's."""
+    wall_s = max(after.wall_s - before.wall_s, 1e-9)
+    server_s = {
+        name: max(0.0, used_s - before.server_s.get(name, 0.0))
+        for name, used_s in after.server_s.items()
+    }
+    generator_s = after.generator_s - before.generator_s
+    ours_s = sum(server_s.values()) + generator_s + after.own_s - before.own_s
+    neighbour_s = max(0.0, after.busy_s - before.busy_s - ours_s)
+    return _Spent(generator_s / wall_s, neighbour_s / wall_s, server_s)
