@@ -1,0 +1,75 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from pathlib import Path
+from typing import Protocol
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?", re.ASCII)
+_MINUTES = {"s": 1 / 60, "m": 1.0, "min": 1.0, "h": 60.0}
+MOST_MINUTES = 24 * 60
+
+
+class Commands(Protocol):
+    """Where a command declares itself: what `add_subparsers` of argparse returns."""
+
+    def add_parser(self, name: str, *, help: str) -> argparse.ArgumentParser:
+        """Return the parser of a new command."""
+
+
+def minutes(text: str) -> float:
+    """Return a budget in minutes: `20`, `20m`, `90s` and `1.5h` are understood."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    value = float(match[1]) * _MINUTES[match[2] or "m"] if match else math.nan
+    if not 0 < value <= MOST_MINUTES:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time up to 24 h; write 20, 20m, 90s or 1.5h"
+        )
+    return value
+
+
+def seed(text: str) -> int:
+    """Return a seed: a whole number from 0 to 2^32 - 1, which every generator accepts."""
+    if not re.fullmatch(r"\d{1,10}", text, re.ASCII) or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**32 - 1}")
+    return int(text)
+
+
+def add_stack(parser: argparse.ArgumentParser) -> None:
+    """Add PATH, the serving repository."""
+    parser.add_argument("path", metavar="PATH", type=Path, help="the serving repository")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add --json."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document on standard output, everything else on standard error",
+    )
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add what `run`, `plan` and `measure` have in common."""
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="where results go (default: .fvec/NAME, NAME being the name of PATH)",
+    )
+    parser.add_argument("--seed", type=seed, default=0, help="seed of every draw (default: 0)")
+    parser.add_argument(
+        "--budget",
+        metavar="MINUTES",
+        type=minutes,
+        help="stop after this time: 20, 20m, 90s or 1.5h (default: the manifest's)",
+    )
+    add_json(parser)
+
+
+def results_folder(path: Path, out: Path | None) -> Path:
+    """Return where the results of a run on `path` go; nothing is written."""
+    return out if out is not None else Path(".fvec") / (path.resolve().name or "stack")

@@ -1,0 +1,1 @@
+"""Forges: where pull requests go. `base` is the contract, `local` a directory."""

@@ -1,0 +1,154 @@
+"""The second half of a pull request body, as markdown: what surrounds the case.
+
+Replicas, other attempts, machine and versions, the command that measures again, raw data.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bot.render import numbers, text
+from bot.render.markdown import bullets, details, table
+from bot.render.text import code, inline
+
+if TYPE_CHECKING:
+    from layers.evidence import EvidenceFile, Iteration
+
+REPLICAS = 10
+ALT = {
+    "pairs": "Throughput ratio of every pair against the noise floor",
+    "latency": "Latency percentiles of both arms against the SLO",
+    "time": "Server CPU per request by process, both arms",
+}
+
+
+def replicas(evidence: EvidenceFile) -> str:
+    """Say what the gain is in machines, rounded up from the lower end of the interval."""
+    end = evidence.iteration.end_to_end
+    if not end or end.ci[0] <= 0:
+        return ""
+    needed = math.ceil(REPLICAS / end.ci[0] - 1e-9)
+    if needed >= REPLICAS:
+        return (
+            f"Counted from the lower end of the interval ({numbers.times(end.ci[0])}), "
+            f"{REPLICAS} replicas stay {REPLICAS}: the gain is headroom, not a machine."
+        )
+    return (
+        f"The load of {REPLICAS} replicas is carried by {needed}: {REPLICAS} / "
+        f"{numbers.number(end.ci[0])}, the lower end of the interval, rounded up. That is for "
+        "replicas bound by CPU like the one measured, at the same utilisation."
+    )
+
+
+def tried(evidence: EvidenceFile) -> str:
+    """List what else the run tried, with the verdict and its reason."""
+    rows = [
+        [
+            str(other.n),
+            str(other.layer),
+            inline(other.hypothesis.title, 100),
+            str(other.verdict),
+            why_line(other),
+        ]
+        for other in evidence.others
+    ]
+    return table(["#", "layer", "change", "verdict", "why"], rows, right="r") if rows else ""
+
+
+def why_line(iteration: Iteration) -> str:
+    """Return the reason code with the number or detail that goes with it, as markdown."""
+    return f"{code(iteration.reason)} {inline(why_line_plain(iteration))}".rstrip()
+
+
+def why_line_plain(iteration: Iteration) -> str:
+    """Return the number or detail that goes with the reason code, as one line of plain text."""
+    if iteration.detail:
+        return text.one_line(iteration.detail, 200)
+    if iteration.end_to_end:
+        end = iteration.end_to_end
+        return f"{numbers.times_between(end.throughput_ratio, end.ci)} throughput"
+    if iteration.looks:
+        look = iteration.looks[-1]
+        seen = numbers.times_between(look.estimate, look.ci)
+        return f"{seen} throughput, floor {numbers.percent(look.floor)}"
+    return ""
+
+
+def environment(evidence: EvidenceFile) -> str:
+    """List hardware, versions and pins."""
+    machine, stack, noise = evidence.environment, evidence.stack, evidence.noise
+    versions = [f"{inline(k)} {inline(v)}" for k, v in sorted(machine.packages.items())]
+    lines = [
+        f"{inline(machine.cpu)}, {machine.cores} cores, {numbers.number(machine.memory_gib)} GiB, "
+        f"Linux {inline(machine.kernel)}",
+        f"{inline(machine.server)}, Python {inline(machine.python)}"
+        + (f"; {', '.join(versions)}" if versions else ""),
+        f"server on {_cpus(machine.server_cpus)}, load generator on "
+        f"{_cpus(machine.generator_cpus)}; seed {evidence.seed}",
+        f"recorded traffic: {numbers.count(stack.requests)} requests at "
+        f"{numbers.per_second(stack.recorded_rate)}"
+        + (
+            f", {numbers.number(stack.candidates_mean)} candidates each on average"
+            if stack.candidates_mean
+            else ""
+        ),
+        f"noise of the unmodified stack against itself, throughput: {numbers.points(noise.work.floor_pct)} "
+        f"over {noise.work.pairs} pairs in {noise.work.launches} launches",
+    ]
+    return bullets(lines)
+
+
+def reproduce(evidence: EvidenceFile) -> str:
+    """Return the command that measures again."""
+    commit = evidence.iteration.base_commit or evidence.stack.commit
+    return text.fence(f"git checkout {shlex.quote(commit)}\n{shlex.join(evidence.reproduce)}", "sh")
+
+
+def images(plots: Mapping[str, str]) -> str:
+    """Embed the plots that the forge can show."""
+    return "\n\n".join(f"![{ALT[name]}]({plots[name]})" for name in ALT if name in plots)
+
+
+def raw_pairs(evidence: EvidenceFile) -> str:
+    """List every pair, collapsed."""
+    iteration = evidence.iteration
+    kinds = [("look", iteration.pairs), ("fresh", iteration.confirm)]
+    rows = [
+        [kind, str(p.launch), str(p.pair), f"{p.throughput_ratio:.4f}", f"{p.cpu_ratio:.4f}"]
+        for kind, pairs in kinds
+        for p in pairs
+    ]
+    head = ["kind", "launch", "pair", "throughput ratio", "CPU ratio"]
+    name = f"Every pair ({len(rows)})"
+    return details(name, table(head, rows, right="lrrrr")) if rows else ""
+
+
+def raw_blocks(evidence: EvidenceFile) -> str:
+    """List every block, collapsed."""
+    rows = [
+        [
+            b.measure,
+            b.arm,
+            f"{b.launch}.{b.pair}.{b.position}",
+            numbers.count(b.completed),
+            numbers.count(b.errors),
+            f"{b.wall_s:.3f}",
+            f"{b.rate:.3f}",
+            f"{1000 * sum(b.cpu_s.values()) / b.completed:.3f}" if b.completed else numbers.ABSENT,
+            f"{b.generator_cpu:.2f}",
+            f"{b.neighbour_cpu:.2f}",
+            code(b.void or ""),
+        ]
+        for b in evidence.blocks
+    ]
+    head = ["measure", "arm", "launch.pair.place", "completed", "errors", "wall s", "req/s"]
+    head += ["CPU ms / request", "generator cores", "neighbour cores", "void"]
+    name = f"Every block ({len(rows)})"
+    return details(name, table(head, rows, right="llrrrrrrrrl")) if rows else ""
+
+
+def _cpus(cpus: list[int]) -> str:
+    return f"CPU {', '.join(map(str, cpus))}" if cpus else "any CPU"

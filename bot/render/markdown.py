@@ -1,0 +1,30 @@
+"""The few markdown blocks that the bodies are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_BARE_PIPE = re.compile(r"(?<!\\)\|")  # a pipe ends a cell even inside a code span
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: str = "") -> str:
+    """Return a table; cells are markdown already, `right` has one letter `r` or `l` per column."""
+    aligned = right.ljust(len(head), "l")
+    ruler = ["---:" if side == "r" else "---" for side in aligned]
+    lines = [head, ruler, *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def details(summary: str, body: str) -> str:
+    """Return a block that starts collapsed; blank lines make GitHub read `body` as markdown."""
+    return f"<details>\n<summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
+def bullets(items: Iterable[str]) -> str:
+    """Return a list, one line each."""
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _cell(text: str) -> str:
+    return _BARE_PIPE.sub(r"\\|", text.replace("\n", " "))

@@ -1,0 +1,277 @@
+"""Plots of evidence as SVG: deterministic, text as text, legible on light and dark ground.
+
+Black in the drawing becomes `currentColor`, so that an inline plot takes the colour of the page
+around it; `standalone` adds a ground and a colour of its own for a plot that is a file. The other
+colours are those of Okabe and Ito, told apart with any colour vision.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from bot.render import numbers
+from bot.render.text import one_line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from layers.evidence import (
+        Block,
+        EvidenceFile,
+        Interval,
+        Iteration,
+        LoadTest,
+        NoiseFloor,
+        ProfileRecord,
+        RunReport,
+        Total,
+    )
+
+INK = "#010203"  # replaced by currentColor
+BASELINE = "#8c8c8c"
+CANDIDATE = "#0072b2"
+ALERT = "#d55e00"
+BAND = "#e69f00"
+AT_MOST = "\N{LESS-THAN OR EQUAL TO}"
+WIDTH_IN = 5.2  # still legible when scaled to a phone
+STYLE: dict[Any, Any] = {  # rcParams; matplotlib types its keys as literals
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fvec",
+    "font.family": "sans-serif",
+    "font.size": 9.5,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.grid.axis": "x",
+    "axes.axisbelow": True,
+    "grid.color": BASELINE,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.color": INK,
+    "text.parse_math": False,  # names of a repository are not formulas
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+}
+GROUND = (
+    "<style>svg{color:#1f2328;background:#fff}"
+    "@media (prefers-color-scheme:dark){svg{color:#e6edf3;background:#0d1117}}</style>"
+)
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_FONT = re.compile(r"font-family: [^;\"]+")
+_GROUP_ID = re.compile(r"<g id=\"[^\"]*\">")
+
+
+def of_evidence(evidence: EvidenceFile) -> dict[str, str]:
+    """Return the plots of one pull request by name, as inline SVG; only those with data."""
+    iteration = evidence.iteration
+    plots = {"pairs": paired_ratios(iteration, evidence.noise.work)}
+    if iteration.load_test:
+        plots["latency"] = latencies(iteration.load_test)
+    plots["time"] = cpu_by_process(evidence.blocks)
+    return {name: svg for name, svg in plots.items() if svg}
+
+
+def of_run(report: RunReport, blocks: Mapping[int, Sequence[Block]]) -> dict[str, str]:
+    """Return the plots of a report by name; those of an iteration end in its number.
+
+    `blocks` holds, by iteration, what its arms measured: baselines differ between iterations.
+    """
+    plots: dict[str, str] = {}
+    for iteration in report.iterations:
+        if report.noise:
+            plots[f"pairs-{iteration.n}"] = paired_ratios(iteration, report.noise.work)
+        if iteration.load_test:
+            plots[f"latency-{iteration.n}"] = latencies(iteration.load_test)
+        plots[f"time-{iteration.n}"] = cpu_by_process(blocks.get(iteration.n, ()))
+    if report.profile:
+        plots["profile"] = profile(report.profile)
+    if report.total:
+        plots["total"] = sustained(report.total)
+    return {name: svg for name, svg in plots.items() if svg}
+
+
+def standalone(svg: str) -> str:
+    """Return an inline plot as a file that brings its ground, for light and for dark pages."""
+    return re.sub(r"(<svg\b[^>]*>)", lambda hit: hit.group() + GROUND, svg, count=1)
+
+
+def paired_ratios(iteration: Iteration, noise: NoiseFloor) -> str:
+    """Draw the throughput ratio of every pair, the interval and the noise floor; "" if none."""
+    rows = [("look", p) for p in iteration.pairs] + [("fresh", p) for p in iteration.confirm]
+    if not rows:
+        return ""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        floor = noise.floor_pct / 100
+        axes.axhspan(1 - floor, 1 + floor, color=BAND, alpha=0.3, lw=0, label="noise floor")
+        axes.axhline(1, color=INK, lw=0.7)
+        for kind, colour, label in (
+            ("look", BASELINE, "pair of a look"),
+            ("fresh", CANDIDATE, "fresh pair"),
+        ):
+            points = [(x, p.throughput_ratio) for x, (k, p) in enumerate(rows, 1) if k == kind]
+            if points:
+                axes.plot(*zip(*points, strict=True), "o", color=colour, ms=5, label=label)
+        _interval(axes, iteration, len(rows))
+        axes.set_xlabel("pair, in the order measured")
+        axes.set_ylabel("throughput, candidate / baseline")
+        axes.set_xticks(range(1, len(rows) + 1))
+        axes.set_xlim(0.4, len(rows) + 0.8)
+        _legend_above(axes, 2)
+
+    return _svg(draw, 2.7)
+
+
+def latencies(test: LoadTest) -> str:
+    """Draw the percentiles of both arms at the recorded rate, against the SLO."""
+    names = [n for n in test.baseline.latency_ms if n in test.candidate.latency_ms]
+    if not names:
+        return ""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        rows = range(len(names))
+        for offset, arm, colour, label in (
+            (-0.19, test.baseline, BASELINE, "baseline"),
+            (0.19, test.candidate, CANDIDATE, "candidate"),
+        ):
+            values = [arm.latency_ms[name] for name in names]
+            bars = axes.barh([r + offset for r in rows], values, 0.36, color=colour, label=label)
+            axes.bar_label(bars, [numbers.number(v) for v in values], padding=3, fontsize=8.5)
+        axes.axvline(test.slo_p99_ms, color=ALERT, lw=1.4, ls="--", label="SLO for p99")
+        axes.set_yticks(rows, names)
+        axes.invert_yaxis()
+        axes.set_xlabel(f"latency at {numbers.number(test.rate)} req/s, ms")
+        axes.set_xlim(0, 1.1 * max(test.slo_p99_ms, *(a for a in _all_latencies(test))))
+        _legend_above(axes, 3)
+
+    return _svg(draw, 0.9 + 0.45 * len(names))
+
+
+def cpu_by_process(blocks: Sequence[Block]) -> str:
+    """Draw CPU milliseconds per request by process, both arms; from the work blocks."""
+    arms = {arm: _cpu_ms(blocks, arm) for arm in ("baseline", "candidate")}
+    names = sorted(arms["baseline"], key=lambda name: -arms["baseline"][name])
+    if not names or not arms["candidate"]:
+        return ""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        rows = range(len(names))
+        for offset, arm, colour in ((-0.19, "baseline", BASELINE), (0.19, "candidate", CANDIDATE)):
+            values = [arms[arm].get(name, 0.0) for name in names]
+            bars = axes.barh([r + offset for r in rows], values, 0.36, color=colour, label=arm)
+            axes.bar_label(bars, [numbers.number(v) for v in values], padding=3, fontsize=8.5)
+        axes.set_yticks(rows, [_label(n) for n in names])
+        axes.invert_yaxis()
+        axes.set_xlabel("server CPU per request, ms")
+        axes.margins(x=0.1)
+        _legend_above(axes, 2)
+
+    return _svg(draw, 0.9 + 0.45 * len(names))
+
+
+def profile(record: ProfileRecord, most: int = 10) -> str:
+    """Draw the largest hotspots as shares of server CPU time."""
+    top = sorted(record.hotspots, key=lambda h: -h.share)[:most]
+    if not top:
+        return ""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        shares = [100 * h.share for h in top]
+        bars = axes.barh(range(len(top)), shares, 0.62, color=CANDIDATE)
+        axes.bar_label(bars, [numbers.number(s) for s in shares], padding=3, fontsize=8.5)
+        axes.set_yticks(range(len(top)), [_label(h.place.rpartition(" ")[2]) for h in top])
+        axes.invert_yaxis()
+        axes.set_xlabel("share of server CPU, %")
+        axes.margins(x=0.1)
+
+    return _svg(draw, 0.6 + 0.28 * len(top))
+
+
+def sustained(total: Total) -> str:
+    """Draw the rate held at the SLO at the start and at the end, each with its interval."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        arms = ((total.start, BASELINE, "start"), (total.end, CANDIDATE, "end"))
+        for row, (arm, colour, _) in enumerate(arms):
+            axes.barh(row, arm.rate, 0.5, color=colour)
+            axes.plot(arm.ci, (row, row), color=INK, lw=1.6, marker="|", ms=9)
+            axes.annotate(
+                numbers.number(arm.rate),
+                (max(arm.ci[1], arm.rate), row),
+                (6, 0),
+                textcoords="offset points",
+                va="center",
+            )
+        axes.set_yticks((0, 1), [name for _, _, name in arms])
+        axes.invert_yaxis()
+        axes.set_xlabel(f"req/s sustained at p99 {AT_MOST} {numbers.setting(total.slo_p99_ms)} ms")
+        axes.margins(x=0.12)
+
+    return _svg(draw, 1.5)
+
+
+def _interval(axes: Axes, iteration: Iteration, at: int) -> None:
+    """Mark the estimate that is printed: of the fresh pairs, else of the last look."""
+    estimate: float
+    ci: Interval
+    if iteration.end_to_end:
+        estimate, ci = iteration.end_to_end.throughput_ratio, iteration.end_to_end.ci
+    elif iteration.looks:
+        estimate, ci = iteration.looks[-1].estimate, iteration.looks[-1].ci
+    else:
+        return
+    axes.plot((at + 0.5, at + 0.5), ci, color=INK, lw=1.6, marker="_", ms=8)
+    axes.plot(at + 0.5, estimate, "D", color=INK, ms=4.5, label="estimate, 95 %")
+
+
+def _cpu_ms(blocks: Sequence[Block], arm: str) -> dict[str, float]:
+    """Sum CPU by process over the valid work blocks of one arm, per completed request."""
+    used = [b for b in blocks if b.arm == arm and b.measure == "work" and not b.void]
+    completed = sum(b.completed for b in used)
+    names = {name for b in used for name in b.cpu_s}
+    return {
+        n: 1000 * sum(b.cpu_s.get(n, 0.0) for b in used) / completed for n in names if completed
+    }
+
+
+def _all_latencies(test: LoadTest) -> list[float]:
+    return [*test.baseline.latency_ms.values(), *test.candidate.latency_ms.values()]
+
+
+def _label(text: str, most: int = 34) -> str:
+    """Keep names of a repository short and free of control characters."""
+    return one_line(text, most)
+
+
+def _legend_above(axes: Axes, columns: int) -> None:
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.2)
+
+
+def _svg(draw: Callable[[Figure], None], height_in: float) -> str:
+    """Return the drawing as an SVG element without XML prologue."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+        draw(figure)
+        for axes in figure.axes:
+            axes.grid(visible=True)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    # Without the ids of groups, several plots can stand in one page.
+    return _GROUP_ID.sub("<g>", _FONT.sub("font-family: system-ui, sans-serif", text))

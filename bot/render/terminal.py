@@ -1,0 +1,161 @@
+"""Reports as tables for a terminal; untrusted text is never read as rich markup."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from bot.render import numbers
+from bot.render.context import why_line_plain
+from bot.render.text import one_line
+
+if TYPE_CHECKING:
+    from layers.evidence import Iteration, MeasureReport, Noise, NoiseFloor, PlanReport, RunReport
+
+STYLES = {"accepted": "green", "rejected": "red", "failed": "red", "inconclusive": "yellow"}
+
+
+def run(report: RunReport, files: Mapping[str, Path]) -> RenderableType:
+    """Show the conclusion, what was tried, and where pull requests and report are."""
+    parts: list[RenderableType] = [Text(one_line(report.conclusion), style="bold")]
+    if report.total:
+        total = report.total
+        held = numbers.times_between(total.throughput_ratio, total.ci)
+        slo = numbers.setting(total.slo_p99_ms)
+        parts.append(Text(f"sustained rate at p99 <= {slo} ms, end over start: {held}"))
+        if total.p99_ratio is not None:
+            p99 = numbers.times(total.p99_ratio)
+            if total.p99_ci:
+                p99 = numbers.times_between(total.p99_ratio, total.p99_ci)
+            parts.append(Text(f"p99 at the start's sustained rate, start over end: {p99}"))
+    if report.iterations:
+        head = ["#", "layer", "change", "verdict", "why"]
+        parts.append(_table(head, map(_iteration, report.iterations), right={0}))
+    parts += [Text(f"not tried: {one_line(line)}") for line in report.not_tried]
+    for pull in report.pull_requests:
+        parts.append(Text(f"pull request {pull.number}: {one_line(pull.title)}"))
+        parts.append(_indented(pull.body))
+    if report.knowledge.branch:
+        changed = ", ".join(report.knowledge.cards_changed)
+        parts.append(Text(one_line(f"knowledge: branch {report.knowledge.branch}: {changed}")))
+    parts.append(Text(f"report: {files['report']}"))
+    return Group(*parts)
+
+
+def plan(report: PlanReport) -> RenderableType:
+    """Show the hypotheses, best first, with share, expected gain, score and why not."""
+    head = [
+        "layer",
+        "model",
+        "change",
+        "class",
+        "share",
+        "gain",
+        "score",
+        "card",
+        "skipped because",
+    ]
+    ranked = sorted(report.hypotheses, key=lambda h: (h.skip is not None, -h.hypothesis.score))
+    rows = [
+        [
+            Text(str(row.layer)),
+            Text(one_line(row.hypothesis.model)),
+            Text(one_line(row.hypothesis.title)),
+            Text(str(row.hypothesis.change_class)),
+            Text(numbers.percent(row.hypothesis.share)),
+            Text(numbers.percent(row.hypothesis.expected_gain)),
+            Text(numbers.percent(row.hypothesis.score)),
+            Text(one_line(row.card)),
+            Text(one_line(row.skip or "")),
+        ]
+        for row in ranked
+    ]
+    profile = report.profile
+    source = (
+        f"{one_line(profile.tool)}: {numbers.number(profile.cpu_s)} CPU seconds over "
+        f"{numbers.count(profile.requests)} requests; score = share of server CPU x gain of it"
+    )
+    if not rows:
+        return Group(Text("no hypothesis: no card matches this stack", style="bold"), Text(source))
+    return Group(_table(head, rows, right={4, 5, 6}), Text(source, style="dim"))
+
+
+def measure(report: MeasureReport) -> RenderableType:
+    """Show the noise floor of each measure and the gains that it can resolve."""
+    head = ["measure", "floor", "SD of pairs", "SD of launches", "seen", "pairs", "launches"]
+    parts: list[RenderableType] = [
+        _table(head, _noise(report.noise), right={1, 2, 3, 4, 5, 6}),
+        Text(
+            "floor: 95 % half-width of the unmodified stack's difference from itself; a smaller "
+            "gain cannot be told from nothing",
+            style="dim",
+        ),
+    ]
+    if report.resolvable:
+        rows = [
+            [Text(numbers.percent(gain)), Text(str(launches)), Text(numbers.number(minutes))]
+            for gain, launches, minutes in report.resolvable
+        ]
+        parts.append(_table(["gain in reach", "launches", "minutes"], rows, right={0, 1, 2}))
+    void = sum(1 for block in report.blocks if block.void)
+    parts.append(Text(f"{numbers.count(len(report.blocks))} blocks, {numbers.count(void)} void"))
+    return Group(*parts)
+
+
+def _iteration(iteration: Iteration) -> list[Text]:
+    why = f"{one_line(iteration.reason)}  {why_line_plain(iteration)}".rstrip()
+    verdict = str(iteration.verdict)
+    return [
+        Text(str(iteration.n)),
+        Text(str(iteration.layer)),
+        Text(one_line(iteration.hypothesis.title)),
+        Text(verdict, style=STYLES[verdict]),
+        Text(why),
+    ]
+
+
+def _noise(noise: Noise) -> list[list[Text]]:
+    floors = (("work", noise.work), ("sustained", noise.sustained), ("tail", noise.tail))
+    return [_floor(name, floor) for name, floor in floors if floor]
+
+
+def _floor(name: str, floor: NoiseFloor) -> list[Text]:
+    launch_sd = floor.launch_sd_pct
+    return [
+        Text(name),
+        Text(numbers.points(floor.floor_pct)),
+        Text(numbers.points(floor.pair_sd_pct)),
+        Text(numbers.ABSENT if launch_sd is None else numbers.points(launch_sd)),
+        Text(numbers.points(floor.median_pct)),
+        Text(str(floor.pairs)),
+        Text(str(floor.launches)),
+    ]
+
+
+def plain_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()
+) -> RenderableType:
+    """Return a table of untrusted strings."""
+    cells = [[Text(one_line(cell)) for cell in row] for row in rows]
+    return _table(head, cells, right=right)
+
+
+def _table(
+    head: Sequence[str], rows: Iterable[Sequence[Text]], *, right: Collection[int]
+) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold dim")
+    for column, name in enumerate(head):
+        table.add_column(Text(name), justify="right" if column in right else "left")
+    for row in rows:
+        table.add_row(*row)
+    return Padding(table, (1, 0))
+
+
+def _indented(text: str) -> RenderableType:
+    return Padding(Text(one_line(text), no_wrap=True, overflow="ignore"), (0, 0, 0, 2))

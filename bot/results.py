@@ -1,0 +1,88 @@
+"""The files that a run leaves for people and programs: `run.json` and `report.html`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layers.errors import Missing
+from layers.evidence import EvidenceFile
+
+if TYPE_CHECKING:
+    from layers.evidence import Block, RunReport
+
+OWN_FOLDER = ".fvec"
+
+
+@contextmanager
+def kept_out_of_git(out: Path) -> Iterator[None]:
+    """Have git ignore results that land in our own folder inside somebody's checkout.
+
+    A folder that ignores itself changes no file of the repository, which stays clean. Nothing is
+    written for a run that leaves no results.
+    """
+    own = next((p for p in (out, *out.parents) if p.name == OWN_FOLDER), None)
+    existed = own is not None and own.exists()
+    if own is not None:
+        _make(own)
+        (own / ".gitignore").write_text("*\n")
+    try:
+        yield
+    finally:
+        if own is not None and not existed:
+            _remove_if_unused(own)
+
+
+def write(out: Path, report: RunReport) -> Mapping[str, Path]:
+    """Write `run.json` and `report.html` under `out` and return their paths by name."""
+    from bot.render import plots
+    from bot.render import report as page
+
+    _make(out)
+    blocks = _blocks(report)
+    files = {"run": out / "run.json", "report": out / "report.html"}
+    links = {
+        pull.number: Path(os.path.relpath(pull.body, out)).as_posix()
+        for pull in report.pull_requests
+        if pull.forge == "local"
+    }
+    html = page.render(report, blocks, plots.of_run(report, blocks), links)
+    _replace(files["run"], report.model_dump_json(by_alias=True, indent=1) + "\n")
+    _replace(files["report"], html)
+    return files
+
+
+def _blocks(report: RunReport) -> dict[int, Sequence[Block]]:
+    """Read the blocks of accepted iterations back from the evidence of local pull requests."""
+    found: dict[int, Sequence[Block]] = {}
+    for pull in report.pull_requests:
+        path = Path(pull.body).parent / "evidence.json"
+        if pull.forge == "local" and path.is_file():
+            evidence = EvidenceFile.model_validate_json(path.read_bytes())
+            found[evidence.iteration.n] = evidence.blocks
+    return found
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Missing(
+            f"{folder} cannot be made: {error.strerror}",
+            hint="name a folder that you may write to with --out DIR",
+        ) from error
+
+
+def _replace(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def _remove_if_unused(own: Path) -> None:
+    if [path.name for path in own.iterdir()] == [".gitignore"]:
+        (own / ".gitignore").unlink()
+        own.rmdir()

@@ -1,0 +1,45 @@
+from pathlib import Path
+
+from rich.console import Console
+
+from bot.render import terminal
+from tests.golden_files import assert_golden
+from tests.render_fixture import empty_report, measure_report, plan_report, run_report
+
+FILES = {"run": Path(".fvec/ads-serving/run.json"), "report": Path(".fvec/ads-serving/report.html")}
+
+
+def shown(view) -> str:
+    console = Console(width=120, color_system=None, force_terminal=False, record=False)
+    with console.capture() as captured:
+        console.print(view)
+    return "\n".join(line.rstrip() for line in captured.get().split("\n"))
+
+
+def test_a_run_ends_in_conclusion_table_and_places():
+    assert_golden("run.txt", shown(terminal.run(run_report(), FILES)))
+
+
+def test_a_run_that_tried_nothing_says_so_in_one_line():
+    assert shown(terminal.run(empty_report(), FILES)) == (
+        "nothing to try: the cookbook holds no card for the layers features, server, config\n"
+        "report: .fvec/ads-serving/report.html\n"
+    )
+
+
+def test_a_plan_is_ranked_with_the_skipped_at_the_end():
+    assert_golden("plan.txt", shown(terminal.plan(plan_report())))
+
+
+def test_a_plan_without_hypotheses_says_so():
+    empty = plan_report().model_copy(update={"hypotheses": []})
+    assert shown(terminal.plan(empty)).startswith("no hypothesis: no card matches this stack\n")
+
+
+def test_a_calibration_shows_floors_and_gains_in_reach():
+    assert_golden("measure.txt", shown(terminal.measure(measure_report())))
+
+
+def test_markup_in_a_repository_s_text_is_shown_and_not_obeyed():
+    run = empty_report().model_copy(update={"conclusion": "[red]x[/red] :smile: \x1b[31m"})
+    assert shown(terminal.run(run, FILES)).startswith("[red]x[/red] :smile: [31m\n")

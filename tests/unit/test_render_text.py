@@ -1,0 +1,108 @@
+"""Hostile text is parsed by a real markdown parser, and must come out as the text it was."""
+
+import html
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from bot.render.markdown import table
+from bot.render.text import code, fence, inline, one_line, prose, title, visible
+
+GFM = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
+ZWSP = "\u200b"
+HOSTILE = st.text(
+    alphabet=st.sampled_from("`*_~[]()<>!|\\#@&;:/-+=$\n \tab1.\u202e\u200b\x00\x1b'\"")
+    | st.characters()
+)
+
+
+def cells(markdown: str) -> list[str]:
+    """Return the inner HTML of the body cells of a rendered table."""
+    return re.findall(r"<td[^>]*>(.*?)</td>", GFM.render(markdown), flags=re.DOTALL)
+
+
+def text_of(fragment: str) -> str:
+    """Return what a reader sees."""
+    return html.unescape(re.sub(r"</?code>", "", fragment)).replace(ZWSP, "")
+
+
+@given(HOSTILE)
+@example("a|b")
+@example("\\|")
+@example("`|`")
+@example("<!-- x -->")
+@example("&lt;b&gt;")
+@example("![x](http://e.org/x.png)")
+def test_any_text_in_a_table_cell_reads_as_it_was_written_and_opens_no_markup(text):
+    (cell,) = cells(table(["x"], [[f"x{inline(text)}x"]]))
+    assert "<" not in cell
+    assert text_of(cell) == f"x{one_line(text)}x"
+
+
+@given(HOSTILE)
+@example("``")
+@example("`a")
+def test_any_text_stays_inside_its_code_span(text):
+    rendered = GFM.renderInline(f"x{code(text)}x")
+    assert text_of(rendered) == f"x{one_line(text)}x"
+    assert re.sub(r"</?code>", "", rendered).count("<") == 0
+
+
+@given(HOSTILE)
+@example("```\n````\n")
+@example("~~~")
+def test_a_fence_is_longer_than_any_that_it_holds(text):
+    tokens = GFM.parse(fence(text, "sh"))
+    assert [token.type for token in tokens] == ["fence"]
+    assert tokens[0].content.strip("\n") == visible(text).rstrip().strip("\n")
+
+
+@given(HOSTILE)
+@example("# heading")
+@example("<img src=x onerror=y>")
+@example("    code\n\ttab")
+@example("x\n===")
+@example("[a]: http://e.org")
+def test_prose_opens_nothing_but_paragraphs_lists_and_code(text):
+    tags = set(re.findall(r"</?([a-z0-9]+)", GFM.render(prose(text))))
+    assert tags <= {"p", "ul", "ol", "li", "code"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ping @torvalds", "ping @&#8203;torvalds"),
+        ("fixes #12", "fixes #&#8203;12"),
+        ("closes owner/repo#3", "closes owner/repo#&#8203;3"),
+        ("resolves GH-7", "resolves GH-&#8203;7"),
+        ("fixes https://e.org/o/r/issues/1", "fixes https:&#8203;//e.org/o/r/issues/1"),
+        ("see www.e.org", "see www&#8203;.e.org"),
+        ("<script>x</script>", "&lt;script&gt;x&lt;/script&gt;"),
+        ("a\nb\x1b[31m", "a b\\[31m"),
+        ("evil\u202egnp.exe", "evilgnp.exe"),
+        ("c# and 5 @ 3", "c# and 5 @ 3"),
+    ],
+)
+def test_mentions_references_links_and_html_are_neutralised(text, shown):
+    assert inline(text) == shown
+
+
+def test_a_hidden_character_cannot_shield_a_mention():
+    assert inline("@\u200btorvalds") == "@&#8203;torvalds"
+
+
+def test_a_title_is_one_short_line_without_references():
+    assert title("fixes #1\n@me " + "x" * 200, 40) == f"fixes #{ZWSP}1 @{ZWSP}me {'x' * 26}\u2026"
+
+
+def test_prose_keeps_paragraphs_lists_and_code_spans():
+    text = "Reads `a*b` once.\n\n- first @you\n- second\n\n1. one"
+    assert prose(text) == "Reads `a*b` once.\n\n- first @&#8203;you\n- second\n\n1. one"
+
+
+def test_a_language_name_cannot_break_out_of_its_fence():
+    with pytest.raises(ValueError, match="not a language name"):
+        fence("x", "sh`\nx")
