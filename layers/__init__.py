@@ -1,0 +1,1 @@
+"""The engine: everything between a serving stack and a verdict, usable without GitHub."""

@@ -1,0 +1,50 @@
+"""The machine and the versions that a run's numbers belong to."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from layers.evidence import Environment
+from layers.triton.environment import ServerEnvironment
+
+
+def hardware(
+    env: ServerEnvironment,
+    *,
+    server_cpus: Sequence[int] = (),
+    generator_cpus: Sequence[int] = (),
+) -> Environment:
+    """Describe this machine, and the packages of the model server's environment.
+
+    `server_cpus` and `generator_cpus` are the CPU numbers that a run pinned them to.
+    """
+    return Environment(
+        cpu=_processor(),
+        cores=psutil.cpu_count() or 1,
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        kernel=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        server=f"Triton Inference Server {env.version}",
+        packages=_packages(env.site_packages),
+        server_cpus=list(server_cpus),
+        generator_cpus=list(generator_cpus),
+    )
+
+
+def _processor() -> str:
+    """Return the processor's name as Linux gives it, else its architecture."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text("utf-8", "replace").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _packages(site_packages: Path) -> dict[str, str]:
+    """Return the versions of all packages of an environment, by name."""
+    found = metadata.distributions(path=[str(site_packages)])
+    return dict(sorted((package.name.lower(), package.version) for package in found))

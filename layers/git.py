@@ -1,0 +1,192 @@
+"""git, as we run it: a scrubbed environment, no hooks, no prompts, no settings that run programs.
+
+The user's own configuration stays in force for the rest (safe.directory above all).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from layers.base import Edit
+from layers.errors import InvalidInput, Missing, ToolFailed
+from layers.programs import SYSTEM_PATH
+
+BOT_NAME = "fvec"
+BOT_EMAIL = "fvec@users.noreply.github.com"
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.autocrlf": "false",
+    "core.quotePath": "false",
+    "commit.gpgSign": "false",
+    "diff.external": "",
+    "gc.auto": "0",
+    "protocol.allow": "never",  # nothing here talks to another repository
+    "user.name": BOT_NAME,
+    "user.email": BOT_EMAIL,
+}
+_TIMEOUT_S = 120.0
+_PROTECTED = {".git", ".github"}
+
+
+def git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    """Run git in `root` and return its stdout. Raises Missing, or ToolFailed with its stderr."""
+    settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
+    try:
+        done = subprocess.run(
+            ["git", *settings, *arguments],
+            cwd=root,
+            env={**_environment(), **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise Missing("git is not installed", hint="on Debian: apt-get install git") from error
+    except subprocess.TimeoutExpired as error:
+        raise ToolFailed(f"git {arguments[0]} ran longer than {_TIMEOUT_S:g} s") from error
+    if done.returncode != 0:
+        told = done.stderr.decode("utf-8", "replace").strip()
+        raise ToolFailed(f"git {arguments[0]} failed in {root}: {told}")
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def _environment() -> dict[str, str]:
+    kept = {key: os.environ[key] for key in ("HOME", "XDG_CONFIG_HOME") if key in os.environ}
+    return {
+        **kept,
+        "PATH": os.environ.get("PATH", SYSTEM_PATH),
+        "LC_ALL": "C.UTF-8",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_EDITOR": "true",
+        "GIT_PAGER": "cat",
+    }
+
+
+def changed_paths(root: Path) -> list[str]:
+    """Return the paths that differ from the commit, untracked ones included, sorted."""
+    entries = git(root, "status", "--porcelain=v1", "-z", "--no-renames").split("\0")
+    return sorted(entry[3:] for entry in entries if entry)
+
+
+def tracked(root: Path, *pathspecs: str) -> list[str]:
+    """Return the tracked paths below `pathspecs`, relative to `root`, sorted."""
+    return sorted(
+        path for path in git(root, "ls-files", "-z", "--", *pathspecs).split("\0") if path
+    )
+
+
+def resolve(root: Path, revision: str) -> str:
+    """Return the full name of a commit; ToolFailed when there is none."""
+    return git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").strip()
+
+
+def commit_edit(worktree: Path, edit: Edit) -> tuple[str, str]:
+    """Apply `edit` to a clean worktree and commit it; return the commit and its patch.
+
+    The dates are the base commit's, so that the same edit of the same base is the same commit.
+    An edit that changes nothing gives a commit with an empty patch.
+    """
+    base = resolve(worktree, "HEAD")
+    for name, content in edit.files.items():
+        _write(worktree, checked_path(worktree, name), content)
+    paths = list(edit.files)
+    if paths:
+        git(worktree, "--literal-pathspecs", "add", "--all", "--force", "--", *paths)
+    date = git(worktree, "show", "--no-patch", "--format=%cI", base).strip()
+    message = f"{edit.summary}\n\n{edit.explanation}".strip()
+    git(
+        worktree,
+        *("commit", "--quiet", "--no-verify", "--allow-empty", "--cleanup=verbatim"),
+        *("--message", message),
+        env={"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date},
+    )
+    commit = resolve(worktree, "HEAD")
+    return commit, patch_between(worktree, base, commit)
+
+
+def patch_between(root: Path, base: str, commit: str) -> str:
+    """Return the diff of two commits, fit for `git apply`."""
+    options = ("--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv")
+    return git(root, "diff", *options, "--no-renames", base, commit, "--")
+
+
+def checked_path(worktree: Path, name: str) -> Path:
+    """Return where an edit of `name` goes; InvalidInput unless it is a file of the stack.
+
+    Refused: paths that are absolute or climb, `.git` anywhere, `.github/`, control characters
+    and backslashes, anything through or onto a symbolic link, and folders.
+    """
+    pure = PurePosixPath(name)
+    parts = [part.casefold() for part in pure.parts]
+    odd = "\\" in name or not name.isprintable() or str(pure) != name
+    if odd or pure.is_absolute() or not parts or ".." in parts:
+        raise _refused(name, "it is not a plain path relative to the repository")
+    if ".git" in parts or parts[0] in _PROTECTED:
+        raise _refused(name, ".git and .github belong to the repository's owners")
+    target = worktree
+    for index, part in enumerate(pure.parts):
+        target = target / part
+        if target.is_symlink():
+            raise _refused(name, f"{part} is a symbolic link")
+        last = index == len(parts) - 1
+        if target.exists() and target.is_dir() == last:
+            raise _refused(name, f"{part} is {'a folder' if last else 'not a folder'}")
+    return target
+
+
+def _refused(name: str, why: str) -> InvalidInput:
+    return InvalidInput(
+        f"an edit of {name!r} is refused: {why}",
+        hint="an edit names files below the repository's root, outside .git and .github",
+    )
+
+
+def _write(worktree: Path, target: Path, content: bytes | None) -> None:
+    """Write or delete one file; an existing file keeps its mode."""
+    if content is None:
+        if not target.is_file():
+            raise _refused(str(target.relative_to(worktree)), "there is no such file to delete")
+        target.unlink()
+        return
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+    target.chmod(mode)
+
+
+def set_branch(root: Path, branch: str, commit: str) -> None:
+    """Point `branch` at `commit`; InvalidInput when a branch of that name is not the bot's.
+
+    A branch is the bot's when the bot committed its tip: nobody has built on it since.
+    """
+    reference = f"refs/heads/{branch}"
+    git(root, "check-ref-format", reference)
+    old = _tip(root, reference)
+    if old is not None and old != commit:
+        committer = git(root, "show", "--no-patch", "--format=%ce", old).strip()
+        if committer != BOT_EMAIL:
+            raise InvalidInput(
+                f"the branch {branch} exists and its last commit is not the bot's",
+                hint="rename or delete it; the bot writes only to branches that it made",
+            )
+    # The old value makes the update fail if somebody else moved it meanwhile.
+    git(root, "update-ref", reference, commit, old or "0" * len(commit))
+
+
+def drop_branch(root: Path, branch: str, commit: str) -> None:
+    """Delete `branch` if it still points at `commit`, which is the bot's; else leave it."""
+    reference = f"refs/heads/{branch}"
+    if _tip(root, reference) == commit:
+        git(root, "update-ref", "-d", reference, commit)
+
+
+def _tip(root: Path, reference: str) -> str | None:
+    found = git(root, "for-each-ref", "--format=%(objectname)", reference).strip()
+    return found or None

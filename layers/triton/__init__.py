@@ -1,0 +1,11 @@
+"""The model server: its environment, its life from start to end, its client, its configuration.
+
+environment   NVIDIA Triton from a wheel, in a cached environment of its own
+server        a Deployment: one server of ours on loopback, pinned, watched, ended for good
+guard         the small program that owns that server, so that nothing outlives us
+remote        a user's own server, by address, only read
+client        raw inference and model control over gRPC
+processes     backend processes, their CPU time, shared memory
+serverlog     reasons from the server's log
+pbtxt         config.pbtxt, edited in place
+"""

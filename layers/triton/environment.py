@@ -1,0 +1,256 @@
+"""The model server's own Python environment: NVIDIA Triton from a wheel, made once and cached.
+
+The server's Python side needs numpy < 2 while the engine uses numpy 2, hence an environment of
+its own. Pins: with numpy 2 the server of this wheel aborts on the first string tensor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from layers.errors import InvalidInput, Location, Missing, ToolFailed
+from layers.programs import Command, cache_root, exclusive, run_logged
+
+PYTHON_SERIES = (3, 11)  # numpy 1.26 and the backend's stub exist for it
+SERVER_VERSION = "2.51.0"
+SERVER_WHEEL = "nvidia-pytriton==0.7.0"  # bundles tritonserver 2.51.0 and the Python backend
+COMPANIONS = ("tritonclient[grpc]==2.51.0", "numpy==1.26.4")
+_CONSTRAINTS = ("tritonclient==2.51.0", "numpy==1.26.4")
+_INSTALL_TIMEOUT_S = 1800.0
+_COMPLETE = ".complete"  # written last: a folder without it is the rest of a killed install
+_STUB = "triton_python_backend_stub"
+# The stub's embedded interpreter ignores every PYTHON* variable, so PYTHONDONTWRITEBYTECODE would
+# not keep __pycache__ out of a checkout; a .pth file is read by it.
+_NO_BYTECODE = ("fvec_no_bytecode.pth", "import sys; sys.dont_write_bytecode = True\n")
+_REFUSED_LINE = re.compile(
+    r"^(-r|-c|-e|-f|--requirement|--constraint|--editable|--find-links|[./]|file:)"
+)
+_INSTALL_HINT = "run `fvec doctor --install PATH`, where PATH is the serving repository"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEnvironment:
+    """A complete environment: the interpreter, the server binary and its backends."""
+
+    root: Path
+    digest: str  # of pins, requirements and interpreter: equal digests behave alike
+
+    @property
+    def python(self) -> Path:
+        """The interpreter of models and build steps."""
+        return self.root / "bin" / "python"
+
+    @property
+    def site_packages(self) -> Path:
+        """Where the environment's packages lie."""
+        series = ".".join(str(part) for part in PYTHON_SERIES)
+        return self.root / "lib" / f"python{series}" / "site-packages"
+
+    @property
+    def bundle(self) -> Path:
+        """The folder of the server inside the wheel."""
+        return self.site_packages / "pytriton" / "tritonserver"
+
+    @property
+    def tritonserver(self) -> Path:
+        """The server's binary."""
+        return self.bundle / "bin" / "tritonserver"
+
+    @property
+    def backends(self) -> Path:
+        """What `--backend-directory` gets."""
+        return self.bundle / "backends"
+
+    @property
+    def caches(self) -> Path:
+        """What `--cache-directory` gets (the local response cache)."""
+        return self.bundle / "caches"
+
+    @property
+    def library_path(self) -> str:
+        """Folder of the libpython that matches `python`; without it the stub finds another."""
+        return str(sysconfig.get_config_var("LIBDIR"))
+
+    @property
+    def version(self) -> str:
+        """Version of the model server."""
+        return SERVER_VERSION
+
+
+def ensure(requirements: Path | None, *, allow_install: bool) -> ServerEnvironment:
+    """Return the server environment for a requirements file, made now where that is allowed.
+
+    It lies under the user's cache folder, by a digest of the pins, the requirements' content and
+    the interpreter. `torch==X` needs nothing special: pip's plain resolution takes what the
+    configured index offers, so point pip at a CPU index where CUDA wheels are the default.
+
+    Raises InvalidInput for a requirements file that refers to other files or asks for what the
+    server cannot run with, Missing when the environment is absent and may not be installed or
+    this machine cannot hold it, and ToolFailed when pip fails (with its log).
+    """
+    text = read_requirements(requirements)
+    _check_machine()
+    digest = _digest(text)
+    environment = ServerEnvironment(cache_root() / "server" / digest, digest)
+    if _is_complete(environment):
+        return environment
+    if not allow_install:
+        what = f" with {requirements.name}" if requirements else ""
+        raise Missing(
+            f"the model server's environment ({SERVER_WHEEL}{what}) is not installed",
+            hint=_INSTALL_HINT,
+        )
+    with exclusive(environment.root.with_suffix(".lock")):
+        if not _is_complete(environment):
+            _install(environment, text)
+    return environment
+
+
+def read_requirements(requirements: Path | None) -> str:
+    """Return the text of a requirements file of plain specifiers, empty for None.
+
+    The digest covers this one file, so lines that pull in other files are refused: InvalidInput.
+    """
+    if requirements is None:
+        return ""
+    try:
+        text = requirements.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"cannot be read: {error}", at=Location(requirements), hint="see stack.requirements"
+        ) from error
+    for number, line in enumerate(text.splitlines(), start=1):
+        if _REFUSED_LINE.match(line.strip()):
+            raise InvalidInput(
+                f"{line.strip()[:60]!r} refers to another file",
+                at=Location(requirements, number, 1),
+                hint="list the packages themselves, pinned: NAME==VERSION",
+            )
+    return text
+
+
+def _check_machine() -> None:
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise Missing(
+            f"the model server's wheel exists for Linux on x86_64, not for {sys.platform} "
+            f"on {platform.machine()}",
+            hint="measure a running server by its address instead: server.address",
+        )
+    if sys.version_info[:2] != PYTHON_SERIES:
+        found = ".".join(str(part) for part in sys.version_info[:2])
+        raise Missing(
+            f"the model server's environment needs Python 3.11, this is {found}",
+            hint="install fvec in a virtual environment of Python 3.11",
+        )
+
+
+def _digest(requirements: str) -> str:
+    """Digest of all that decides the environment's content and behaviour."""
+    parts = (
+        *_NO_BYTECODE,
+        SERVER_WHEEL,
+        *COMPANIONS,
+        requirements,
+        sys.version,
+        sys.base_prefix,
+        str(sysconfig.get_config_var("LIBDIR")),
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+
+
+def _is_complete(environment: ServerEnvironment) -> bool:
+    # `python` is a link into the base installation, which may have gone since.
+    return (environment.root / _COMPLETE).is_file() and environment.python.exists()
+
+
+def _install(environment: ServerEnvironment, requirements: str) -> None:
+    """Make the environment in its final place, because scripts inside carry its path.
+
+    Completeness is the marker file, written last; an incomplete folder is removed first.
+    """
+    root = environment.root
+    log = root.with_suffix(".log")
+    shutil.rmtree(root, ignore_errors=True)
+    log.unlink(missing_ok=True)
+    _create_venv(root, log)
+    # --no-deps: the wheel's own Python side (and its dependencies) is not used.
+    _pip(environment, ["--no-deps", SERVER_WHEEL], log)
+    _install_requirements(environment, requirements, log)
+    series = ".".join(str(part) for part in PYTHON_SERIES)
+    shutil.copy2(
+        environment.bundle / "python_backend_stubs" / series / _STUB,
+        environment.backends / "python" / _STUB,
+    )
+    name, text = _NO_BYTECODE
+    (environment.site_packages / name).write_text(text, "utf-8")
+    _check_libraries(environment)
+    (root / _COMPLETE).write_text(f"{SERVER_VERSION}\n", "utf-8")
+
+
+def _install_requirements(environment: ServerEnvironment, requirements: str, log: Path) -> None:
+    """Install the stack's packages together with what the server's Python side must have."""
+    constraints = environment.root / "constraints.txt"
+    constraints.write_text("".join(f"{pin}\n" for pin in _CONSTRAINTS), "utf-8")
+    wanted = environment.root / "requirements.txt"
+    wanted.write_text(requirements, "utf-8")
+    try:
+        _pip(environment, ["-c", str(constraints), *COMPANIONS, "-r", str(wanted)], log)
+    except ToolFailed as error:
+        if "ResolutionImpossible" not in error.message:
+            raise
+        raise InvalidInput(
+            f"the stack's requirements do not go together: {error.message}",
+            hint=f"the model server itself needs {' and '.join(_CONSTRAINTS)}",
+        ) from error
+
+
+def _create_venv(root: Path, log: Path) -> None:
+    command = Command(
+        [sys.executable, "-m", "venv", str(root)], root.parent, dict(os.environ), 300.0
+    )
+    root.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        run_logged(command, log, "creating a virtual environment")
+    except ToolFailed as error:
+        raise Missing(
+            f"a virtual environment cannot be made: {error.message}",
+            hint="on Debian: apt-get install python3.11-venv",
+        ) from error
+
+
+def _pip(environment: ServerEnvironment, arguments: list[str], log: Path) -> None:
+    """Run pip with the user's own settings (index, proxy, certificates)."""
+    argv = [str(environment.python), "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+    argv += ["--disable-pip-version-check", *arguments]
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = Command(argv, environment.root, env, _INSTALL_TIMEOUT_S)
+    run_logged(command, log, "pip, for the model server's environment,")
+
+
+def _check_libraries(environment: ServerEnvironment) -> None:
+    """Let the loader say what the server and the backend's stub lack on this machine."""
+    env = {"LD_LIBRARY_PATH": environment.library_path, "PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+    for program in (environment.tritonserver, environment.backends / "python" / _STUB):
+        answer = subprocess.run(
+            ["ldd", str(program)], env=env, capture_output=True, text=True, check=False
+        )
+        lacking = [
+            line.strip()
+            for line in (answer.stdout + answer.stderr).splitlines()
+            if "not found" in line
+        ]
+        if lacking:
+            raise Missing(
+                f"{program.name} cannot be loaded on this machine: {'; '.join(lacking)}",
+                hint="libpython3.11 comes with a Python built with --enable-shared "
+                "(Debian: apt-get install libpython3.11); GLIBC 2.35 or newer is needed",
+            )

@@ -1,0 +1,162 @@
+"""The operating system's view of a model server: its processes, their CPU time, its shared memory.
+
+Every instance of a Python-backend model is a process of its own, a "stub". The server neither
+restarts a dead stub nor reports it: the model stays "ready" and each request fails after 1 s.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+import psutil
+
+from layers.errors import Missing, ToolFailed
+from layers.triton.guard import SHARED_MEMORY, remove_shared_memory
+
+SERVER = "tritonserver"
+_STUB = "triton_python_backend_stub"
+_GONE = {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+# fvec-<pid namespace>-<pid>-<start time in ticks>-<token>-<what the server appends>
+_PREFIX = re.compile(r"^(fvec-(\d+)-(\d+)-(\d+)-[0-9a-f]+-)")
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """One instance of a Python-backend model."""
+
+    model: str
+    pid: int
+    started: float  # seconds since the epoch; a pid alone may be used again
+
+
+def stubs_of(server: psutil.Process) -> tuple[Stub, ...]:
+    """Return the live stubs of a server, oldest first.
+
+    For about a second after a reload the old ones are still among them.
+    """
+    found = []
+    for child in _children(server):
+        try:
+            argv, status, started = child.cmdline(), child.status(), child.create_time()
+        except psutil.NoSuchProcess:
+            continue
+        if status not in _GONE and len(argv) > 1 and PurePath(argv[0]).name == _STUB:
+            # argv[1] is <model repository>/<model>/<version>/model.py
+            found.append(Stub(PurePath(argv[1]).parts[-3], child.pid, started))
+    return tuple(sorted(found, key=lambda stub: (stub.started, stub.pid)))
+
+
+def _children(server: psutil.Process) -> list[psutil.Process]:
+    try:
+        return server.children()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def newest(stubs: Iterable[Stub]) -> dict[str, int]:
+    """Return the process id of the youngest stub of each model: the one to profile."""
+    return {stub.model: stub.pid for stub in stubs}
+
+
+def check_alive(pid: int, name: str, started: float | None = None) -> None:
+    """Raise ToolFailed when a process has died or been stopped (a stopped stub stalls requests).
+
+    A tracing stop is a profiler at work and passes.
+    """
+    try:
+        process = psutil.Process(pid)
+        status = process.status()
+        replaced = started is not None and process.create_time() != started
+    except psutil.NoSuchProcess:
+        status, replaced = psutil.STATUS_DEAD, False
+    if replaced or status in _GONE:
+        raise ToolFailed(f"the process of {name} (pid {pid}) has died")
+    if status == psutil.STATUS_STOPPED:
+        raise ToolFailed(f"the process of {name} (pid {pid}) is stopped")
+
+
+def kill(stubs: Iterable[Stub]) -> None:
+    """Send SIGKILL to the stubs that still run; a process id that was used again is spared."""
+    for stub in stubs:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(stub.pid)
+            if process.create_time() == stub.started:
+                process.kill()
+
+
+def cpu_time_s(pid: int) -> float:
+    """Return user plus system CPU seconds of a process, all its threads, ended ones included.
+
+    From the process's CPU clock: nanoseconds, where /proc counts ticks of 10 ms. Raises
+    ToolFailed when the process is gone.
+    """
+    clock = ctypes.c_int()
+    if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)) != 0:
+        raise ToolFailed(f"process {pid} is gone")
+    try:
+        return time.clock_gettime(clock.value)
+    except OSError as error:
+        raise ToolFailed(f"process {pid} is gone") from error
+
+
+def cpu_seconds(server_pid: int, stubs: Sequence[Stub]) -> dict[str, float]:
+    """Return CPU seconds by process name: the server itself, and each model over its stubs."""
+    seconds = {SERVER: cpu_time_s(server_pid)}
+    for stub in stubs:
+        seconds[stub.model] = seconds.get(stub.model, 0.0) + cpu_time_s(stub.pid)
+    return seconds
+
+
+def new_prefix() -> str:
+    """Return a prefix for shared memory names that says which process of ours it belongs to."""
+    owner = os.getpid()
+    return f"fvec-{_pid_namespace()}-{owner}-{_start_ticks(owner)}-{secrets.token_hex(4)}-"
+
+
+def remove_leftovers() -> None:
+    """Remove shared memory of servers whose owner, a process of ours, is no longer there."""
+    for region in SHARED_MEMORY.glob(f"fvec-{_pid_namespace()}-*"):
+        match = _PREFIX.match(region.name)
+        if match and _start_ticks(int(match[3])) != int(match[4]):
+            remove_shared_memory(match[1])
+
+
+def _pid_namespace() -> int:
+    """Containers may share /dev/shm and still count processes apart."""
+    return Path("/proc/self/ns/pid").stat().st_ino
+
+
+def _start_ticks(pid: int) -> int:
+    """Return when a process started, in clock ticks since boot; -1 when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return -1
+    # The second field is the program's name in parentheses and may hold anything.
+    return int(stat.rpartition(b")")[2].split()[19])
+
+
+def listener(port: int) -> psutil.Process:
+    """Return the local process of this user that listens on a TCP port; Missing when unseen."""
+    for process in psutil.process_iter():
+        try:
+            own = process.uids().real == os.getuid()
+            if own and any(
+                c.status == psutil.CONN_LISTEN and c.laddr.port == port
+                for c in process.net_connections("tcp")
+            ):
+                return process
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    raise Missing(
+        f"no process of this user listens on port {port} of this machine",
+        hint="CPU seconds need the server on this machine and of the same user",
+    )
