@@ -1,0 +1,106 @@
+"""The card: one YAML file of knowledge, strict on the way in.
+
+Two families share one envelope. *Fact* cards describe a workload or a machine (business,
+server, feature_store, model, hardware); *cookbook* cards name one possible change and carry
+the findings of every run that tried it. `knowledge check` validates both.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+MAX_FINDINGS = 12  # per card: a card is read by people; older findings are summarised away
+
+Text = Annotated[str, Field(min_length=1, max_length=2000)]
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+
+
+class Strict(BaseModel):
+    """Frozen, no unknown keys, finite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Source(Strict):
+    """Where a statement comes from: a public address, a paper, or a run of this bot."""
+
+    title: Text
+    url: str | None = None
+
+
+class GainRange(Strict):
+    """Expected gain of the touched share, as 1 - 1/speedup."""
+
+    expected: float = Field(ge=0, lt=1)
+    best: float = Field(ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> GainRange:
+        if self.best < self.expected:
+            raise ValueError("best must not be below expected")
+        return self
+
+
+class Finding(Strict):
+    """What one run learned by trying a card on one stack."""
+
+    date: date
+    stack: str
+    commit: str  # the stack's commit that was the baseline
+    verdict: Literal["accepted", "rejected", "inconclusive", "failed"]
+    reason: str
+    gain: float | None = None  # end-to-end throughput ratio
+    ci: tuple[float, float] | None = None
+    share: float | None = None  # of total time, at that baseline
+    hardware: str
+    versions: dict[str, str] = Field(default_factory=dict)
+    workload: str = ""  # fingerprint of model and traffic shape
+    run: str = ""
+
+
+class CookbookCard(Strict):
+    """One possible change: when to suspect it, what to do, why it is right, when not to."""
+
+    schema_: Literal["fvec.card/1"] = Field(alias="schema")
+    kind: Literal["cookbook"]
+    id: Slug
+    layer: Literal["kernel", "graph", "server", "features", "config"]
+    title: Text
+    symptom: Text
+    why: Text
+    change: Text
+    transform: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="name of the layer's rewrite")
+    parameters: dict[str, int | float | str | bool] = Field(default_factory=dict)
+    change_class: Literal["exact", "reorder", "approximate", "config"]
+    exactness: Text = Field(description="the argument why outputs stay as the class promises")
+    gain: GainRange
+    when_not: list[Text] = Field(default_factory=list)
+    sources: list[Source] = Field(min_length=1)
+    findings: list[Finding] = Field(default_factory=list, max_length=MAX_FINDINGS)
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+
+
+class FactCard(Strict):
+    """Facts about a workload, a model, a feature store, a server or a machine."""
+
+    schema_: Literal["fvec.card/1"] = Field(alias="schema")
+    kind: Literal["business", "server", "feature_store", "model", "hardware"]
+    id: Slug
+    title: Text
+    facts: dict[str, int | float | str | bool | list[str] | list[float] | dict[str, str]]
+    notes: list[Text] = Field(default_factory=list)
+    sources: list[Source] = Field(default_factory=list)
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+
+
+Card = CookbookCard
+AnyCard = Annotated[CookbookCard | FactCard, Field(discriminator="kind")]
