@@ -14,7 +14,7 @@ from typing import Protocol
 from knowledge.cards import CookbookCard
 from layers.base import Candidate, Edit, Hypothesis, Layer, LayerName, Profile, StackView
 from layers.evidence import Iteration, Noise, Verdict
-from layers.sampling import Past, choose_layer, rank
+from layers.sampling import Past, Skipped, choose_layer, rank
 
 MAX_FAILURES = 2  # a tool that broke twice will break again: stop and say so
 
@@ -61,7 +61,14 @@ class LoopState:
     profile: Profile | None = None
     iterations: list[Iteration] = field(default_factory=list)
     tried: set[tuple[str, str]] = field(default_factory=set)  # (card, model)
-    not_tried: dict[tuple[str, str], str] = field(default_factory=dict)
+    skipped: dict[tuple[str, str], Skipped] = field(default_factory=dict)
+    unwritten: dict[tuple[str, str], str] = field(default_factory=dict)  # with the reason
+
+    @property
+    def not_tried(self) -> list[str]:
+        """One line for each hypothesis that was not tried, with the reason."""
+        reasons = {key: skipped.reason for key, skipped in self.skipped.items()} | self.unwritten
+        return [f"{card} on {model}: {why}" for (card, model), why in sorted(reasons.items())]
 
     def count(self, verdict: Verdict) -> int:
         """Return how many iterations ended in `verdict`."""
@@ -109,7 +116,7 @@ def _next_hypothesis(
         )
         fresh = [h for h in found if (h.card, h.model) not in state.tried]
         worth, skipped = rank(fresh, noise.work.floor_pct / 100, refuted=stations.refuted)
-        state.not_tried.update({(s.hypothesis.card, s.hypothesis.model): s.reason for s in skipped})
+        state.skipped.update({(s.hypothesis.card, s.hypothesis.model): s for s in skipped})
         if worth:
             best[layer.name] = (layer, worth[0])
     if not best:
@@ -124,10 +131,10 @@ def _try(stations: Stations, layer: Layer, hypothesis: Hypothesis, state: LoopSt
     """Write one candidate, have it judged, and build on it if it was accepted."""
     key = (hypothesis.card, hypothesis.model)
     state.tried.add(key)
-    state.not_tried.pop(key, None)
+    state.skipped.pop(key, None)
     edit = layer.optimize(hypothesis, state.base)
     if edit is None:
-        state.not_tried[key] = "the code is not of a shape that the rewrite can change exactly"
+        state.unwritten[key] = "the code is not of a shape that the rewrite can change exactly"
         return
     candidate = stations.commit(state.base, hypothesis, edit)
     iteration = stations.verify(candidate, layer, state.base, len(state.iterations) + 1)
@@ -141,7 +148,13 @@ def _nothing_left(state: LoopState) -> str:
     """Say in one line why no hypothesis is left."""
     if state.iterations:
         return "stopped: no hypothesis is left that could beat the noise floor"
-    if not state.not_tried:
+    refuted = sum(skipped.refuted for skipped in state.skipped.values())
+    reasons = {
+        "below the noise floor": len(state.skipped) - refuted,
+        "already answered by earlier runs": refuted,
+        "that no rewrite can carry out here": len(state.unwritten),
+    }
+    told = [f"{count} {reason}" for reason, count in reasons.items() if count]
+    if not told:
         return "nothing to try: no card of the cookbook matches this stack"
-    reasons = sorted(set(state.not_tried.values()))
-    return f"nothing worth trying: {'; '.join(reasons[:3])}"
+    return f"nothing worth trying: of the hypotheses, {', '.join(told)}"

@@ -27,6 +27,7 @@ class Skipped:
 
     hypothesis: Hypothesis
     reason: str
+    refuted: bool  # by earlier findings; else its best case is below the noise
 
 
 def choose_layer(
@@ -96,14 +97,15 @@ def rank(
     worth: list[Hypothesis] = []
     skipped: list[Skipped] = []
     for hypothesis in hypotheses:
-        reason = refuted(hypothesis)
+        below = None
         if hypothesis.best_case < least:
-            reason = (
+            below = (
                 f"its best case, {hypothesis.best_case:.2%} of all time, is below the noise: "
                 f"{least:.2%} after {looks[-1]} launches"
             )
+        reason = below or refuted(hypothesis)
         if reason is None:
             worth.append(hypothesis)
         else:
-            skipped.append(Skipped(hypothesis, reason))
+            skipped.append(Skipped(hypothesis, reason, refuted=below is None))
     return sorted(worth, key=lambda h: (-h.score, h.card, h.model)), skipped

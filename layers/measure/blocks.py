@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -88,19 +88,10 @@ def work_block(
     The rate is completions over first send to last completion. The ramp down at the end distorts
     it little from 60 requests on, see `checks.Limits`.
     """
-    deployment.alive()
-    before = _usage(deployment, load)
-    result = load.closed(deployment.grpc, order, in_flight)
-    spent = _spent(before, _usage(deployment, load))
-    deployment.alive()
-    facts = BlockFacts(
-        requests=len(order),
-        errors=result.errors,
-        short_outputs=_short_outputs(result, context.least_bytes),
-        generator_cores=spent.generator_cores,
-        neighbour_cores=spent.neighbour_cores,
+    result, spent = _under_load(
+        deployment, load, lambda: load.closed(deployment.grpc, order, in_flight)
     )
-    block = _block("work", facts, result, spent, context)
+    block = _block("work", _facts(result, spent, context), result, spent, context)
     return block.model_copy(update={"in_flight": in_flight}), result
 
 
@@ -119,32 +110,23 @@ def rate_block(
     `over_slo` counts the answers later than the SLO and the errors. `offered` is requests over the
     span of the schedule.
     """
-    deployment.alive()
-    before = _usage(deployment, load)
-    result = load.open(deployment.grpc, order, arrivals_s)
-    spent = _spent(before, _usage(deployment, load))
-    deployment.alive()
-    latencies_ms = result.latencies_ms()
-    answered = result.records[result.records["code"] == OK]
-    facts = BlockFacts(
-        requests=len(order),
-        errors=result.errors,
-        short_outputs=_short_outputs(result, context.least_bytes),
-        generator_cores=spent.generator_cores,
-        neighbour_cores=spent.neighbour_cores,
+    result, spent = _under_load(
+        deployment, load, lambda: load.open(deployment.grpc, order, arrivals_s)
+    )
+    done_s = result.records["done_s"][result.records["code"] == OK]
+    facts = replace(
+        _facts(result, spent, context),
         slo_ms=slo_ms,
         lag_p99_ms=result.lag_p99_ms,
-        achieved_share=achieved_share(result.records["scheduled_s"], answered["done_s"], slo_ms),
+        achieved_share=achieved_share(result.records["scheduled_s"], done_s, slo_ms),
     )
-    block = _block(measure, facts, result, spent, context)
-    late = int(np.count_nonzero(latencies_ms > slo_ms))
-    span_s = max(float(arrivals_s[-1]), 1e-9)
+    latencies_ms = result.latencies_ms()
     update = {
-        "offered": len(order) / span_s,
-        "over_slo": late + result.errors,
+        "offered": len(order) / max(float(arrivals_s[-1]), 1e-9),
+        "over_slo": int(np.count_nonzero(latencies_ms > slo_ms)) + result.errors,
         "latency_ms": percentiles(latencies_ms),
     }
-    return block.model_copy(update=update), result
+    return _block(measure, facts, result, spent, context).model_copy(update=update), result
 
 
 def exponential_arrivals(rng: np.random.Generator, rate: float, count: int) -> NDArray[np.float64]:
@@ -156,6 +138,29 @@ def exponential_arrivals(rng: np.random.Generator, rate: float, count: int) -> N
     times_s: NDArray[np.float64] = np.cumsum(rng.exponential(1.0, count))
     scaled_s: NDArray[np.float64] = times_s * (count / rate / times_s[-1])
     return scaled_s
+
+
+def _under_load(
+    deployment: Deployment, load: LoadGenerator, run: Callable[[], LoadResult]
+) -> tuple[LoadResult, _Spent]:
+    """Run a block of load between two readings of the CPU clocks."""
+    deployment.alive()
+    before = _usage(deployment, load)
+    result = run()
+    spent = _spent(before, _usage(deployment, load))
+    deployment.alive()
+    return result, spent
+
+
+def _facts(result: LoadResult, spent: _Spent, context: BlockContext) -> BlockFacts:
+    """Return what the void rules look at in every kind of block."""
+    return BlockFacts(
+        requests=len(result.records),
+        errors=result.errors,
+        short_outputs=_short_outputs(result, context.least_bytes),
+        generator_cores=spent.generator_cores,
+        neighbour_cores=spent.neighbour_cores,
+    )
 
 
 def _block(

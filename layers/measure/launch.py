@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
@@ -22,6 +22,7 @@ from layers.events import Events
 from layers.evidence import Block, Pair
 from layers.manifest import Manifest
 from layers.measure.blocks import BlockContext, rate_block, work_block
+from layers.measure.checks import ENVIRONMENT, Limits
 from layers.measure.load import LoadGenerator, LoadResult
 from layers.triton.environment import ServerEnvironment
 from layers.triton.server import Deployment
@@ -30,11 +31,18 @@ Arm: TypeAlias = Literal["baseline", "candidate"]
 ARMS: tuple[Arm, Arm] = ("baseline", "candidate")
 
 WARM_REQUESTS = 32  # per arm and launch: first calls allocate, page in and fill caches
+# At the recorded rate an arm that falls behind is late, and counted so; the block is not void.
+RECORDED_LIMITS = Limits(achieved_share=0.0)
 MAX_VOID = 6  # void pairs in one launch before the machine counts as too busy to measure on
 
 
 class DoesNotServe(FvecError):
-    """The candidate's server did not come up where the baseline's did."""
+    """The candidate does not serve where the baseline does; `reason` is the verdict's code."""
+
+    def __init__(self, message: str, reason: str = "does_not_serve") -> None:
+        """Keep the reason code beside the text."""
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -125,7 +133,9 @@ class Launch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop both arms."""
+        """Stop both arms, together: each takes seconds to leave."""
+        for deployment in self._arms.values():
+            deployment.begin_stop()
         self._undo.close()
 
     def arm(self, arm: Arm) -> Deployment:
@@ -208,7 +218,7 @@ class Launch:
                 order,
                 arrivals_s - arrivals_s[0],
                 self._bench.manifest.slo.p99_ms,
-                self._context(arm, position),
+                replace(self._context(arm, position), limits=RECORDED_LIMITS),
             )
             self._bench.on_block(blocks[arm])
         if self._any_void(blocks):
@@ -219,12 +229,15 @@ class Launch:
         return True
 
     def _any_void(self, blocks: dict[Arm, Block]) -> bool:
-        """Count a void pair; Inconclusive when there are too many, ToolFailed if a server died."""
+        """Count a void pair; Inconclusive when there are too many.
+
+        Only what lies with the machine is measured again. What lies with an arm (errors, short
+        outputs) would come back: it ends the trial for a candidate, and the run for a baseline.
+        """
         reasons = [block.void for block in blocks.values() if block.void]
         if not reasons:
             return False
-        for deployment in self._arms.values():
-            deployment.alive()
+        _check_arm_faults(blocks)
         self._void += 1
         self._bench.events.note(f"a pair is void and is measured again: {reasons[0]}")
         if self._void > MAX_VOID:
@@ -233,6 +246,18 @@ class Launch:
                 hint="run on a quieter machine, or pin the server with server.cpus",
             )
         return True
+
+
+def _check_arm_faults(blocks: dict[Arm, Block]) -> None:
+    """Raise where a void block is its arm's own fault."""
+    for arm in ARMS:
+        block = blocks[arm]
+        if block.void is None or block.void in ENVIRONMENT:
+            continue
+        told = f"{block.errors} of {block.requests} requests failed: {block.void}"
+        if arm == "baseline":
+            raise ToolFailed(f"the baseline broke under load: {told}")
+        raise DoesNotServe(told, reason=f"{block.void}_under_load")
 
 
 def _ratios(blocks: dict[Arm, Block]) -> Pair:

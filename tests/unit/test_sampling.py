@@ -115,6 +115,7 @@ def test_a_best_case_below_the_last_floor_is_never_tried():
             Skipped(
                 below,
                 "its best case, 2.10% of all time, is below the noise: 2.12% after 8 launches",
+                refuted=False,
             )
         ],
     )
@@ -129,5 +130,5 @@ def test_a_refuted_hypothesis_is_skipped_with_the_reason_given():
 
     assert rank([known, new], 0.01, refuted=refuted) == (
         [new],
-        [Skipped(known, "rejected on this commit: slower")],
+        [Skipped(known, "rejected on this commit: slower", refuted=True)],
     )

@@ -1,0 +1,422 @@
+"""The engine's entry points: run, plan and measure one stack. Wires; decides nothing."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from knowledge.cards import CookbookCard
+from knowledge.refine import is_refuted
+from knowledge.store import Cards, builtin_directory, load_cards
+from layers import learning, report, total
+from layers.base import Candidate, Edit, Hypothesis, Layer, LayerName, Profile, StackView
+from layers.calibrate import Calibration, calibrate
+from layers.errors import FvecError, InvalidInput
+from layers.events import Events
+from layers.evidence import (
+    Block,
+    EvidenceFile,
+    HypothesisRecord,
+    Iteration,
+    KnowledgeRecord,
+    MeasureReport,
+    Noise,
+    NoiseFloor,
+    PlanReport,
+    PullRequestRecord,
+    RankedHypothesis,
+    RunReport,
+    Verdict,
+)
+from layers.gates.correctness import Limits
+from layers.gates.referee import Referee
+from layers.journal import Journal
+from layers.loop import LoopState, run_loop
+from layers.manifest import MANIFEST_PATH, Manifest
+from layers.measure import stats
+from layers.measure.sustained import Budget
+from layers.publishing import Publisher
+from layers.registry import LAYERS
+from layers.sampling import Past, rank
+from layers.session import RunOptions, Session, open_session, profile_record
+from layers.verify import Rules, Verifier
+
+__all__ = ["RunOptions", "measure", "plan", "run"]
+
+TOTAL_BUDGET = Budget(windows=9, window_s=5.0)
+RESERVED_S = 240.0  # what the total and the publishing take at the end
+CANDIDATE_S = 150.0  # what one accepted candidate takes
+
+
+def run(
+    path: Path,
+    options: RunOptions,
+    events: Events,
+    registry: Mapping[LayerName, Layer] = LAYERS,
+) -> RunReport:
+    """Run the loop on the stack at `path` up to its pull requests; return the report.
+
+    Raises InvalidInput, Missing, Inconclusive or ToolFailed; the repository is then as it was, but
+    for branches of candidates that were accepted before.
+    """
+    started = time.monotonic()
+    opened: list[Journal] = []  # once the stack is known to be good: bad input leaves no trace
+
+    def on_block(block: Block) -> None:
+        opened[0].append("block", block)
+
+    with open_session(path, options, events, on_block) as session, ExitStack() as undo:
+        opened.append(Journal(session.out / "journal.jsonl"))
+        undo.callback(opened[0].close)
+        return _Run(session, options, opened[0], started, registry).report()
+
+
+def plan(path: Path, options: RunOptions, events: Events) -> PlanReport:
+    """Profile the stack and rank what the cards suggest; changes nothing."""
+    with open_session(path, options, events, _ignored) as session:
+        profiled = _plan_profile(session, events)
+        cards = _cards(session, options)
+        refuted = _refuted_by(cards, session)
+        ranked: list[RankedHypothesis] = []
+        for layer in _layers(session.stack.manifest, options, LAYERS):
+            spots = layer.profile(profiled, session.view)
+            found = layer.diagnose(spots, session.view, cards.for_layer(layer.name))
+            worth, skipped = rank(found, stats.unmeasured_noise().floor_pct / 100, refuted=refuted)
+            ranked += [_ranked(h, None) for h in worth]
+            ranked += [_ranked(s.hypothesis, s.reason) for s in skipped]
+        ranked.sort(key=lambda row: (row.skip is not None, -row.hypothesis.score))
+        return PlanReport(
+            stack=session.record(),
+            environment=session.environment,
+            profile=profile_record(profiled, session.out),
+            hypotheses=ranked,
+        )
+
+
+def measure(path: Path, options: RunOptions, events: Events) -> MeasureReport:
+    """Measure what the unmodified stack differs by from itself, and what gain that resolves."""
+    blocks: list[Block] = []
+    with open_session(path, options, events, blocks.append) as session:
+        calibration = calibrate(session)
+        sized = calibration.session
+        totals = total.measure_total(sized.bench, sized.view, sized.view, TOTAL_BUDGET)
+        look_plan = stats.LookPlan(candidates=sized.stack.manifest.budget.candidates)
+        return MeasureReport(
+            stack=sized.record(),
+            environment=sized.environment,
+            noise=Noise(work=calibration.work, sustained=totals.sustained, tail=totals.tail),
+            resolvable=stats.resolvable(calibration.work, look_plan, calibration.launch_s),
+            blocks=blocks,
+        )
+
+
+@dataclass
+class _Run:
+    """One run: the stations of the loop over a session, with its journal."""
+
+    session: Session
+    options: RunOptions
+    journal: Journal
+    started: float
+    registry: Mapping[LayerName, Layer]
+    calibration: Calibration | None = None
+    verifier: Verifier | None = None
+    candidates: dict[int, Candidate] = field(default_factory=dict)
+    first_entry: dict[int, int] = field(default_factory=dict)  # journal position, by iteration
+
+    def __post_init__(self) -> None:
+        self.known = _cards(self.session, self.options)
+        self.refuted = _refuted_by(self.known, self.session)
+        self.events = self.session.bench.events
+
+    def report(self) -> RunReport:
+        """Run everything in order; the report is folded from the journal."""
+        manifest = self.session.stack.manifest
+        self.journal.append("run_started", self._head())
+        state, conclusion = run_loop(
+            self,
+            _layers(manifest, self.options, self.registry),
+            self.session.view,
+            rng=random.Random(self.options.seed),
+            candidates=manifest.budget.candidates,
+        )
+        self.journal.append("not_tried", state.not_tried)
+        accepted = [i for i in state.iterations if i.verdict is Verdict.ACCEPTED]
+        if accepted:
+            self._total(state)
+        pulls = self._publish(state, accepted)
+        self._refine(state)
+        conclusion = f"{_opened(pulls)}; {conclusion}"
+        self.journal.append(
+            "run_finished", {"conclusion": conclusion, "wall_s": time.monotonic() - self.started}
+        )
+        self.events.note(conclusion)
+        return report.fold(self.journal.entries)
+
+    # --- stations of the loop ---------------------------------------------------------------
+
+    def calibrate(self) -> Noise:
+        """Measure the noise floor; what follows is held against it."""
+        calibration = calibrate(self.session)
+        self.calibration, self.session = calibration, calibration.session
+        manifest = self.session.stack.manifest
+        noise = Noise(work=calibration.work)
+        self.journal.append("noise", noise)
+        rules = Rules(
+            noise=calibration.work,
+            plan=stats.LookPlan(candidates=manifest.budget.candidates),
+            limits=Limits(float32=manifest.correctness.reorder.abs),
+            reproducible=calibration.reproducible,
+            protected=_protected(manifest),
+        )
+        self.verifier = Verifier(
+            self.session.bench,
+            rules,
+            build=lambda view: self.session.stack.build(view.root, self.session.env),
+            referee=_referee(manifest, self.session.out / "logs" / "referee.log"),
+            on_look=lambda look: self.journal.append("look", look),
+        )
+        return noise
+
+    def profile(self, base: StackView) -> Profile:
+        """Profile the base; the first profile was taken during calibration."""
+        if self.calibration is not None and base.commit == self.session.view.commit:
+            profiled = self.calibration.profile
+        else:
+            self.events.phase("profile", base.commit[:12])
+            profiled = self.session.profile(base, base.commit[:12])
+        self.journal.append("profile", profile_record(profiled, self.session.out))
+        return profiled
+
+    def cards(self, layer: LayerName) -> Sequence[CookbookCard]:
+        """Return the cards of one layer."""
+        return self.known.for_layer(layer)
+
+    def past(self) -> Sequence[Past]:
+        """Return what earlier runs found, by layer."""
+        return learning.past(self.known)
+
+    def commit(self, base: StackView, hypothesis: Hypothesis, edit: Edit) -> Candidate:
+        """Commit an edit on a branch of its own, in a worktree of its own."""
+        branch = f"fvec/{hypothesis.layer}/{hypothesis.card}-{hypothesis.model}"
+        commit, patch, worktree = self.session.stack.commit_edit(
+            base.commit, branch, edit, self.session.out / "worktrees"
+        )
+        return Candidate(hypothesis, edit, branch, base.commit, commit, worktree, patch)
+
+    def verify(self, candidate: Candidate, layer: Layer, base: StackView, n: int) -> Iteration:
+        """Have a candidate judged, and journal the verdict."""
+        if self.verifier is None:
+            raise RuntimeError("verify before calibrate")
+        self.first_entry[n] = len(self.journal.entries)
+        self.candidates[n] = candidate
+        self.journal.append(
+            "candidate",
+            {
+                "n": n,
+                "branch": candidate.branch,
+                "commit": candidate.commit,
+                "patch": candidate.patch,
+            },
+        )
+        iteration = self.verifier.verify(candidate, layer, base, n)
+        self.journal.append("iteration", iteration)
+        self.events.note(f"{iteration.hypothesis.title}: {iteration.verdict} ({iteration.reason})")
+        if iteration.verdict is not Verdict.ACCEPTED:
+            self.session.stack.drop_branch(candidate.branch, candidate.commit)
+            self.session.stack.remove_worktree(candidate.worktree)
+        return iteration
+
+    def adopt(self, candidate: Candidate) -> StackView:
+        """Return the stack with the candidate in it, for later ones to build on."""
+        return self.session.stack.view(candidate.worktree, self.session.env)
+
+    def record(self, kind: str, text: str) -> None:
+        """Journal one line for the report."""
+        self.journal.append(kind, text)
+
+    def time_left(self) -> bool:
+        """Say whether another candidate, the total and the publishing fit into the budget."""
+        minutes = self.options.minutes or self.session.stack.manifest.budget.minutes
+        spent_s = time.monotonic() - self.started
+        return spent_s + CANDIDATE_S + RESERVED_S < minutes * 60
+
+    # --- after the loop -----------------------------------------------------------------------
+
+    def _total(self, state: LoopState) -> None:
+        """Measure one start against one end; the run stands without it if the machine is noisy."""
+        try:
+            totals = total.measure_total(
+                self.session.bench, self.session.view, state.base, TOTAL_BUDGET
+            )
+        except FvecError as error:
+            self.events.note(f"the total could not be measured: {error.message}")
+            return
+        self.journal.append("total", totals.total)
+        work = self._noise_of_work()
+        self.journal.append("noise", Noise(work=work, sustained=totals.sustained, tail=totals.tail))
+
+    def _publish(self, state: LoopState, accepted: Sequence[Iteration]) -> list[PullRequestRecord]:
+        """Open one pull request per accepted candidate, each on top of the one before."""
+        if not accepted:
+            return []
+        self.events.phase("publish", f"{len(accepted)} pull requests")
+        publisher: Publisher = self.options.forge(self.options.out)
+        base, records = learning.base_branch(self.session.stack), []
+        for iteration in accepted:
+            candidate = self.candidates[iteration.n]
+            record = publisher.publish(
+                self._evidence(iteration, state), candidate.patch, base, candidate.branch
+            )
+            self.journal.append("pull_request", record)
+            records.append(record)
+            base = candidate.branch
+        return records
+
+    def _evidence(self, iteration: Iteration, state: LoopState) -> EvidenceFile:
+        folded = report.fold(self.journal.entries)
+        later = [at for n, at in self.first_entry.items() if n > iteration.n]
+        until = min(later, default=len(self.journal.entries))
+        blocks = report.blocks(self.journal.entries[:until], self.first_entry[iteration.n])
+        return EvidenceFile(
+            run_id=self.session.run_id,
+            stack=self.session.record(),
+            environment=self.session.environment,
+            seed=self.options.seed,
+            profile=folded.profile,
+            noise=folded.noise or Noise(work=self._noise_of_work()),
+            iteration=iteration,
+            others=[other for other in state.iterations if other.n != iteration.n],
+            blocks=blocks,
+            reproduce=learning.reproduce(self.options),
+        )
+
+    def _refine(self, state: LoopState) -> None:
+        """Merge what was learned into the cards, on the knowledge branch."""
+        ground = self.session.ground()
+        findings = {
+            iteration.card: finding
+            for iteration in state.iterations
+            if (finding := self.registry[iteration.layer].refine(iteration, ground)) is not None
+        }
+        record = KnowledgeRecord(branch=None, cards_changed=[])
+        if findings:
+            self.events.phase("refine", f"{len(findings)} cards")
+            record = learning.refine(self.session.stack, self.known, findings, self.session.out)
+        self.journal.append("knowledge", record)
+
+    def _noise_of_work(self) -> NoiseFloor:
+        return self.calibration.work if self.calibration else stats.unmeasured_noise()
+
+    def _head(self) -> dict[str, object]:
+        return {
+            "run_id": self.session.run_id,
+            "started_at": self.session.started_at,
+            "seed": self.options.seed,
+            "stack": self.session.record().model_dump(mode="json"),
+            "environment": self.session.environment.model_dump(mode="json"),
+        }
+
+
+def _plan_profile(session: Session, events: Events) -> Profile:
+    events.phase("profile", session.view.commit[:12])
+    return session.profile(session.view, "plan")
+
+
+def _ranked(hypothesis: Hypothesis, skip: str | None) -> RankedHypothesis:
+    return RankedHypothesis(
+        layer=hypothesis.layer,
+        card=hypothesis.card,
+        hypothesis=HypothesisRecord(
+            title=hypothesis.title,
+            why=hypothesis.why,
+            model=hypothesis.model,
+            share=hypothesis.share,
+            expected_gain=hypothesis.expected_gain,
+            score=hypothesis.score,
+            change_class=hypothesis.change_class,
+            sites=list(hypothesis.sites),
+        ),
+        skip=skip,
+    )
+
+
+def _cards(session: Session, options: RunOptions) -> Cards:
+    """Load the packaged cards (or another cookbook), refined by the repository's own."""
+    own = learning.knowledge_folders(session.stack, session.out)
+    if options.cookbook is None:
+        return load_cards(builtin_directory(), *own)
+    if not options.cookbook.is_dir():
+        raise InvalidInput(
+            f"{options.cookbook} is not a folder", hint="--cookbook DIR holds cookbook cards"
+        )
+    return load_cards(options.cookbook)
+
+
+def _layers(
+    manifest: Manifest, options: RunOptions, registry: Mapping[LayerName, Layer]
+) -> list[Layer]:
+    """Return the layers of this run: the manifest's, narrowed by the command line."""
+    wanted = [n for n in manifest.layers if options.layers is None or n in options.layers]
+    absent = [name for name in wanted if name not in registry]
+    if absent or not wanted:
+        names = ", ".join(name.value for name in absent or options.layers or ())
+        raise InvalidInput(
+            f"no such layer in this version, or not allowed by the manifest: {names}",
+            hint=f"layers: {', '.join(name.value for name in registry)}; see `layers` in {MANIFEST_PATH}",
+        )
+    return [registry[name] for name in wanted]
+
+
+def _refuted_by(cards: Cards, session: Session) -> Callable[[Hypothesis], str | None]:
+    ground = session.ground()
+
+    def refuted(hypothesis: Hypothesis) -> str | None:
+        card = cards.get(hypothesis.card)
+        if not isinstance(card, CookbookCard):
+            return None
+        return is_refuted(
+            card,
+            stack=ground.stack,
+            workload=ground.workload,
+            hardware=ground.hardware,
+            versions=ground.versions,
+            today=ground.date,
+        )
+
+    return refuted
+
+
+def _protected(manifest: Manifest) -> tuple[str, ...]:
+    """Return the files that judge a candidate: it may not touch them."""
+    specs = (manifest.correctness.referee, manifest.correctness.metric)
+    judges = [spec.partition(":")[0] for spec in specs if spec]
+    inputs = [name for step in manifest.stack.build for name in step.inputs]
+    return (
+        str(MANIFEST_PATH),
+        manifest.traffic.requests,
+        manifest.traffic.arrivals,
+        *judges,
+        *(name for name in inputs if name.startswith(str(Path(manifest.traffic.requests).parent))),
+    )
+
+
+def _referee(manifest: Manifest, log: Path) -> Callable[[StackView], Referee] | None:
+    spec = manifest.correctness.referee
+    if spec is None:
+        return None
+    return lambda view: Referee(spec, view.root, view.server_python, log=log)
+
+
+def _ignored(_block: Block) -> None:
+    """Take a block that no one keeps."""
+
+
+def _opened(pulls: Sequence[PullRequestRecord]) -> str:
+    if not pulls:
+        return "no pull request"
+    return f"{len(pulls)} pull request{'s' if len(pulls) > 1 else ''}"

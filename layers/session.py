@@ -1,0 +1,262 @@
+"""What a run, a plan and a measurement share: the stack built, the instruments set up.
+
+Everything opened here is closed here, in reverse order, whatever happens: servers, generator,
+worktrees. The checkout itself is only read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import numpy as np
+from scipy import stats as scipy_stats
+
+from layers.base import Ground, LayerName, Profile, StackView
+from layers.environment_record import hardware
+from layers.errors import FvecError, InvalidInput, Location
+from layers.events import Events
+from layers.evidence import (
+    Block,
+    Environment,
+    HotspotRecord,
+    ProfileRecord,
+    StackRecord,
+)
+from layers.manifest import MANIFEST_PATH
+from layers.measure.blocks import BlockContext, rate_block
+from layers.measure.launch import Bench
+from layers.measure.load import LoadGenerator
+from layers.profiler import profile
+from layers.publishing import ForgeOpener
+from layers.stack import Stack
+from layers.traffic import Traffic, decode_response
+from layers.triton.client import Client
+from layers.triton.environment import ServerEnvironment, ensure
+from layers.triton.server import Deployment
+
+BLOCK_S = 3.0  # wanted length of a work block of the unmodified stack
+MIN_BLOCK_REQUESTS = 60
+PROFILE_S = 8.0
+SLO_REQUESTS = 400  # of the recording, to see whether the baseline meets its own SLO
+SLO_SHARE = 0.01  # of requests that may be slower than a p99 objective
+SHOWN_HOTSPOTS = 12
+RATE_PROBE = 64  # requests from which the length of a block is estimated
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the command line decides; None takes the manifest's value."""
+
+    out: Path
+    layers: tuple[LayerName, ...] | None
+    minutes: float | None
+    seed: int
+    cookbook: Path | None
+    forge: ForgeOpener
+
+
+@dataclass(frozen=True)
+class Session:
+    """One stack ready to be measured."""
+
+    stack: Stack
+    view: StackView
+    env: ServerEnvironment
+    environment: Environment
+    traffic: Traffic
+    bench: Bench
+    out: Path
+    started_at: str
+    run_id: str
+
+    def record(self) -> StackRecord:
+        """Return which serving repository this is."""
+        manifest = self.stack.manifest
+        return StackRecord(
+            name=self.stack.name,
+            commit=self.stack.commit,
+            entry=manifest.stack.entry,
+            slo_p99_ms=manifest.slo.p99_ms,
+            recorded_rate=self.traffic.rate,
+            requests=len(self.traffic.requests),
+            owner=manifest.owner,
+        )
+
+    def ground(self) -> Ground:
+        """Return what this run's findings are made on."""
+        versions = {"triton": self.env.version}
+        versions |= {
+            name: version
+            for name, version in self.environment.packages.items()
+            if name in {"numpy", "torch"}
+        }
+        return Ground(
+            date=date.fromisoformat(self.started_at[:10]),
+            stack=self.stack.name,
+            commit=self.stack.commit,
+            hardware=f"{self.environment.cpu}, {len(self.environment.server_cpus) or 'all'} CPU",
+            versions=versions,
+            workload=self.traffic.digest[:12],
+            run=self.run_id,
+        )
+
+    def profile(self, view: StackView, name: str) -> Profile:
+        """Start `view` alone and profile it under the work load."""
+        with self.bench.deploy(view, f"profile-{name}") as deployment:
+            self.bench.warm(deployment)
+            return self.profile_running(deployment, view, name)
+
+    def profile_running(self, deployment: Deployment, view: StackView, name: str) -> Profile:
+        """Profile a running deployment under the work load."""
+        blocks = max(1, round(PROFILE_S / BLOCK_S))
+
+        def load() -> int:
+            order = np.concatenate([self.bench.draw() for _ in range(blocks)])
+            in_flight = self.stack.manifest.traffic.in_flight
+            return self.bench.load.closed(deployment.grpc, order, in_flight).completed
+
+        raw = self.out / "profiles" / name
+        return profile(deployment, load, seconds=PROFILE_S, raw_dir=raw, stack=view)
+
+
+@contextmanager
+def open_session(
+    path: Path, options: RunOptions, events: Events, on_block: Callable[[Block], None]
+) -> Iterator[Session]:
+    """Open the stack at `path` and its instruments; `on_block` receives every measured block.
+
+    Raises InvalidInput, Missing or ToolFailed with what to do; the repository stays untouched.
+    """
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    with Stack.open(path) as stack:
+        _refuse_remote(stack)
+        requirements = stack.manifest.stack.requirements
+        env = ensure(stack.root / requirements if requirements else None, allow_install=False)
+        out = _prepared(options.out)
+        events.phase("build", f"{stack.name} at {stack.commit[:12]}")
+        worktree = stack.worktree(stack.commit, out / "worktrees")
+        stack.build(worktree, env)
+        view = stack.view(worktree, env)
+        traffic = Traffic.load(worktree, stack.manifest.traffic)
+        cpus = generator_cpus(stack.manifest.server.cpus)
+        with LoadGenerator(traffic, cpus=cpus, work_dir=out / "load") as load:
+            bench = Bench(
+                env=env,
+                load=load,
+                manifest=stack.manifest,
+                log_dir=out / "logs",
+                rng=np.random.default_rng(options.seed),
+                block_requests=RATE_PROBE,
+                events=events,
+                on_block=on_block,
+            )
+            environment = hardware(
+                env, server_cpus=stack.manifest.server.cpus or [], generator_cpus=cpus
+            )
+            run_id = hashlib.sha256(
+                f"{stack.commit}{started_at}{options.seed}".encode()
+            ).hexdigest()[:12]
+            yield Session(stack, view, env, environment, traffic, bench, out, started_at, run_id)
+        shutil.rmtree(out / "load", ignore_errors=True)
+
+
+def settle(session: Session, deployment: Deployment) -> Session:
+    """Check the traffic against the served model, and size the blocks; on the running baseline.
+
+    Raises InvalidInput when the traffic does not fit the model's inputs, or when the baseline
+    itself misses its SLO at the recorded rate.
+    """
+    manifest = session.stack.manifest
+    session.traffic.check(deployment.config(manifest.stack.entry))
+    session.bench.warm(deployment)
+    order = session.bench.draw()[:RATE_PROBE]
+    probe = session.bench.load.closed(deployment.grpc, order, manifest.traffic.in_flight)
+    if probe.errors:
+        raise InvalidInput(
+            f"the unmodified stack fails {probe.errors} of {len(order)} recorded requests: "
+            f"{'; '.join(probe.messages)}",
+            hint="mend the stack or its traffic first; nothing can be compared with a broken baseline",
+        )
+    wanted = round(BLOCK_S * probe.completed / probe.wall_s)
+    size = min(max(MIN_BLOCK_REQUESTS, wanted), len(session.traffic.requests))
+    sized = replace(session, bench=replace(session.bench, block_requests=size))
+    _check_slo(sized, deployment)
+    return sized
+
+
+def _check_slo(session: Session, deployment: Deployment) -> None:
+    """Replay part of the recording on the baseline; it must meet the SLO that it is judged by."""
+    traffic, slo_ms = session.traffic, session.stack.manifest.slo.p99_ms
+    order = traffic.order[:SLO_REQUESTS]
+    arrivals_s = traffic.arrivals_s[:SLO_REQUESTS] - traffic.arrivals_s[0]
+    context = BlockContext(arm="baseline", launch=0, pair=0, position=1)
+    block, result = rate_block(deployment, session.bench.load, order, arrivals_s, slo_ms, context)
+    session.bench.on_block(block)
+    result.discard()
+    over = block.over_slo or 0
+    surely = scipy_stats.binomtest(over, block.requests).proportion_ci(0.95, method="wilson").low
+    if block.void is None and surely > SLO_SHARE:
+        raise InvalidInput(
+            f"the unmodified stack misses its own SLO: {over} of {block.requests} requests took "
+            f"longer than {slo_ms:g} ms at the recorded rate of {traffic.rate:.1f} per second",
+            at=Location(Path(MANIFEST_PATH)),
+            hint="raise slo.p99_ms to what the service promises today, or record at a lower rate",
+        )
+
+
+def outputs_of(session: Session, deployment: Deployment) -> frozenset[str]:
+    """Return the names of the entry model's outputs, from a real answer."""
+    with Client(deployment.grpc) as client:
+        return frozenset(decode_response(client.infer(session.traffic.requests[0])))
+
+
+def profile_record(profiled: Profile, out: Path) -> ProfileRecord:
+    """Return a profile as evidence: its largest hotspots, and where the raw file lies."""
+    spots = sorted(profiled.hotspots, key=lambda spot: -spot.share)
+    own = [spot for spot in spots if not spot.inclusive][:SHOWN_HOTSPOTS]
+    return ProfileRecord(
+        tool=profiled.tool,
+        raw=os.path.relpath(profiled.raw, out),
+        cpu_s=profiled.cpu_s,
+        requests=profiled.requests,
+        by_process=dict(profiled.by_process),
+        by_layer={name.value: share for name, share in profiled.by_layer.items()},
+        hotspots=[
+            HotspotRecord(
+                process=spot.process,
+                place=f"{spot.file}:{spot.line} {spot.function}",
+                share=spot.share,
+            )
+            for spot in own
+        ],
+    )
+
+
+def generator_cpus(server_cpus: Sequence[int] | None) -> list[int]:
+    """Return the CPUs left for the load generator: those that the server is not pinned to."""
+    usable = sorted(os.sched_getaffinity(0))
+    return [cpu for cpu in usable if cpu not in (server_cpus or ())] or usable
+
+
+def _refuse_remote(stack: Stack) -> None:
+    if stack.manifest.server.address:
+        raise FvecError(
+            "a running server can be measured, not changed: it cannot be started afresh",
+            hint="remove server.address from the manifest, or use `fvec measure`",
+        )
+
+
+def _prepared(out: Path) -> Path:
+    """Return the results folder, empty of an earlier run's work files."""
+    out = out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("load", "logs", "profiles", "worktrees"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    return out

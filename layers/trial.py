@@ -1,0 +1,98 @@
+"""One candidate's trial while it is under way: what has been seen so far, and how it ends."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from layers.base import Candidate
+from layers.evidence import (
+    Block,
+    EndToEnd,
+    Gate,
+    GateResult,
+    HypothesisRecord,
+    Iteration,
+    LoadTest,
+    LocalGain,
+    Look,
+    OutputRow,
+    Pair,
+    Verdict,
+)
+from layers.measure.launch import Arm
+
+
+class TrialEnded(Exception):  # an answer, not an error
+    """A trial's end, raised where it is found; carries what to record."""
+
+    def __init__(self, verdict: Verdict, reason: str, detail: str = "") -> None:
+        """Keep the verdict with its stable reason code."""
+        super().__init__(reason)
+        self.verdict = verdict
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass
+class Trial:
+    """Evidence of one candidate, filled station by station."""
+
+    n: int
+    candidate: Candidate
+    gates: list[Gate] = field(default_factory=list)
+    equivalence: list[OutputRow] = field(default_factory=list)
+    local: LocalGain | None = None
+    looks: list[Look] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+    launches: list[list[Pair]] = field(default_factory=list)
+    block_cpu: list[dict[Arm, Block]] = field(default_factory=list)  # of every pair in `pairs`
+    confirm: list[Pair] = field(default_factory=list)
+    end_to_end: EndToEnd | None = None
+    load_test: LoadTest | None = None
+    outputs_compared: int = 0
+
+    def pass_or_end(self, gate: Gate) -> None:
+        """Keep a gate's answer and end the trial unless it passed."""
+        self.gates.append(gate)
+        if gate.result is GateResult.FAIL:
+            raise TrialEnded(Verdict.REJECTED, gate.reason, gate.detail)
+        if gate.result is GateResult.INCONCLUSIVE:
+            raise TrialEnded(Verdict.INCONCLUSIVE, gate.reason, gate.detail)
+
+    def iteration(self, end: TrialEnded, wall_s: float) -> Iteration:
+        """Return the record of the finished trial."""
+        hypothesis, edit = self.candidate.hypothesis, self.candidate.edit
+        return Iteration(
+            n=self.n,
+            layer=hypothesis.layer,
+            card=hypothesis.card,
+            hypothesis=HypothesisRecord(
+                title=edit.summary,
+                why=hypothesis.why,
+                model=hypothesis.model,
+                share=hypothesis.share,
+                expected_gain=hypothesis.expected_gain,
+                score=hypothesis.score,
+                change_class=hypothesis.change_class,
+                sites=list(hypothesis.sites),
+            ),
+            verdict=end.verdict,
+            reason=end.reason,
+            detail=end.detail,
+            gates=self.gates,
+            equivalence=self.equivalence,
+            local=self.local,
+            looks=self.looks,
+            pairs=self.pairs,
+            confirm=self.confirm,
+            end_to_end=self.end_to_end,
+            load_test=self.load_test,
+            branch=self.candidate.branch,
+            commit=self.candidate.commit,
+            base_commit=self.candidate.base_commit,
+            explanation=edit.explanation,
+            patch_sha256=hashlib.sha256(self.candidate.patch.encode()).hexdigest(),
+            files_changed=sorted(edit.files),
+            wall_s=wall_s,
+        )
