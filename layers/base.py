@@ -1,4 +1,4 @@
-"""What passes between the stations of the loop, and the five verbs of a layer.
+"""What passes between the stations of the loop, and the verbs of a layer.
 
 Values are frozen. A layer proposes edits and explains them; it never measures end to end,
 never compares outputs and never decides: those belong to `layers.verify`.
@@ -80,6 +80,7 @@ class Hypothesis:
     expected_gain: float  # of that share, 1 - 1/speedup, from the card and its findings
     best_gain: float  # the same, at the optimistic end of the card's range
     change_class: ChangeClass
+    transform: str  # the layer's rewrite, from the card
     sites: Sequence[str] = field(default_factory=tuple)  # "file:line" that the edit will touch
 
     @property
@@ -139,7 +140,7 @@ class Ground:
 
 
 class Layer(Protocol):
-    """One layer of the serving stack: five verbs over the values above.
+    """One layer of the serving stack: five verbs over the values above, and its refusals.
 
     Implementations live in `layers/<name>/layer.py`, are listed in `layers/registry.py` and
     held to `tests/contract/test_layers.py`.
@@ -154,6 +155,9 @@ class Layer(Protocol):
         self, hotspots: Sequence[Hotspot], stack: StackView, cards: Sequence[Card]
     ) -> Sequence[Hypothesis]:
         """Match hotspots and source against the cards; unranked, possibly empty."""
+
+    def refusals(self, stack: StackView, cards: Sequence[Card]) -> Sequence[str]:
+        """Say, one line each, where a card fits but its change cannot be made, and why."""
 
     def optimize(self, hypothesis: Hypothesis, stack: StackView) -> Edit | None:
         """Write the change, or return None when the code is not of a shape that can be changed."""

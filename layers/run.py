@@ -137,14 +137,18 @@ class _Run:
         """Run everything in order; the report is folded from the journal."""
         manifest = self.session.stack.manifest
         self.journal.append("run_started", self._head())
+        layers = _layers(manifest, self.options, self.registry)
         state, conclusion = run_loop(
             self,
-            _layers(manifest, self.options, self.registry),
+            layers,
             self.session.view,
             rng=random.Random(self.options.seed),
             candidates=manifest.budget.candidates,
         )
-        self.journal.append("not_tried", state.not_tried)
+        refusals = [
+            line for layer in layers for line in layer.refusals(state.base, self.cards(layer.name))
+        ]
+        self.journal.append("not_tried", [*state.not_tried, *refusals])
         accepted = [i for i in state.iterations if i.verdict is Verdict.ACCEPTED]
         if accepted:
             self._total(state)

@@ -65,7 +65,7 @@ class ConfigLayer:
 
     def optimize(self, hypothesis: Hypothesis, stack: StackView) -> Edit | None:
         """Edit the model's config.pbtxt, None where its card has nothing to change any more."""
-        rule = RULES.get(hypothesis.card.replace("-", "_"))
+        rule = RULES.get(hypothesis.transform)
         models = {model.name: model for model in read_models(stack)}
         model = models.get(hypothesis.model)
         if rule is None or model is None:
@@ -117,6 +117,7 @@ def _hypothesis(card: Card, model: ServedModel, change: Change, share: float) ->
         share=share,
         expected_gain=min(card.gain.expected, change.gain_limit),
         best_gain=min(card.gain.best, change.gain_limit),
+        transform=card.transform,
         change_class=ChangeClass.CONFIG,
         sites=(f"{model.config}:{line}",),
     )

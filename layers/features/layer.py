@@ -70,9 +70,20 @@ class FeaturesLayer:
         )
         return tuple(hypothesis for hypothesis in made if hypothesis is not None)
 
+    def refusals(self, stack: StackView, cards: Sequence[Card]) -> Sequence[str]:
+        """Return the look-alikes that stay as they are in models without a site of the card."""
+        return tuple(
+            f"{card.id} on {model}: {PurePosixPath(path).name}:{refusal.line}: {refusal.reason}"
+            for card in cards
+            if card.transform in CODEMODS
+            for model, files in _sources(stack).items()
+            for path, found in _found(CODEMODS[card.transform], files).items()
+            for refusal in refusals(found)
+        )
+
     def optimize(self, hypothesis: Hypothesis, stack: StackView) -> Edit | None:
         """Rewrite the model's files at the sites, None when no site is left there."""
-        codemod = CODEMODS.get(hypothesis.card.replace("-", "_"))
+        codemod = CODEMODS.get(hypothesis.transform)
         files = _sources(stack).get(hypothesis.model, {})
         if codemod is None:
             return None
@@ -102,7 +113,7 @@ def _hypothesis(
     card: Card, model: str, spots: Sequence[Hotspot], files: Mapping[str, str]
 ) -> Hypothesis | None:
     codemod = CODEMODS[card.transform]
-    found = {path: codemod.find(text, path) for path, text in files.items()}
+    found = _found(codemod, files)
     matched = [site for items in found.values() for site in sites(items)]
     share = codemod.share(spots, matched)
     if not matched or share <= 0.0:
@@ -127,8 +138,13 @@ def _hypothesis(
         expected_gain=card.gain.expected,
         best_gain=card.gain.best,
         change_class=ChangeClass(card.change_class),
+        transform=card.transform,
         sites=tuple(f"{site.path}:{site.line}" for site in matched),
     )
+
+
+def _found(codemod: Codemod, files: Mapping[str, str]) -> dict[str, list[Found]]:
+    return {path: codemod.find(text, path) for path, text in files.items()}
 
 
 def _lookup_share(spots: Sequence[Hotspot], matched: Sequence[Site]) -> float:

@@ -255,7 +255,7 @@ def _shares_function(source: Source, inner: Request, outer: Request) -> bool:
 
 def _edit(analysis: _Analysis) -> cst.Module:
     source, edits = analysis.source, Edits()
-    names = source.unused("inputs_by_name", "tensors_by_name", "inputs_by_name")
+    names = source.unused("inputs", "tensors", "inputs_by_name")
     helper = source.unused("_inputs_by_name", "_tensors_by_name", "_inputs_by_name")
     for request in analysis.active:
         code = f"{names} = {helper}({request.name})\n"

@@ -64,6 +64,11 @@ class ServerLayer:
             if site is not None
         )
 
+    def refusals(self, stack: StackView, cards: Sequence[Card]) -> Sequence[str]:
+        """Return nothing: a model without a place for the hook is not looked at further."""
+        del stack, cards
+        return ()
+
     def optimize(self, hypothesis: Hypothesis, stack: StackView) -> Edit | None:
         """Return the package and its hook, or None when the model no longer has a place for it."""
         site = sites.find(stack, hypothesis.model)
@@ -106,6 +111,7 @@ def _hypothesis(card: Card, model: str, share: float, site: sites.Site) -> Hypot
         expected_gain=card.gain.expected,
         best_gain=card.gain.best,
         change_class=ChangeClass(card.change_class),
+        transform=card.transform,
         sites=(f"{site.file}:{site.line}",),
     )
 

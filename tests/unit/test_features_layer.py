@@ -112,13 +112,13 @@ def test_optimizes_each_card_alone_and_not_twice(stack):
         (stack.root / MODEL).write_bytes(edit.files[MODEL] or b"")
         assert LAYER.optimize(hypothesis, stack) is None
     rewritten = (stack.root / MODEL).read_text()
-    assert "inputs_by_name.get(name)" in rewritten
+    assert "inputs.get(name)" in rewritten
     assert "parts.joined(np.concatenate, axis=1)" in rewritten
 
 
-def test_an_unknown_card_gives_no_edit(stack):
+def test_an_unknown_transform_gives_no_edit(stack):
     stray = Hypothesis(
-        LayerName.FEATURES, "no-such-card", "prep", "t", "w", 0.1, 0.1, 0.2, ChangeClass.EXACT
+        LayerName.FEATURES, "x", "prep", "t", "w", 0.1, 0.1, 0.2, ChangeClass.EXACT, "no_such"
     )
     assert LAYER.optimize(stray, stack) is None
 

@@ -44,11 +44,11 @@ def test_builds_the_dict_where_the_first_lookup_stood_and_keeps_all_else():
             def execute(self, requests):
                 out = []
                 for request in requests:
-                    inputs_by_name = _inputs_by_name(request)
+                    inputs = _inputs_by_name(request)
                     # first the user
-                    user = inputs_by_name.get("user")   # spaced
+                    user = inputs.get("user")   # spaced
                     for name in NAMES:
-                        out.append(inputs_by_name.get(name).as_numpy())
+                        out.append(inputs.get(name).as_numpy())
                 return out
         ''')
 
@@ -74,29 +74,29 @@ def test_hands_the_dict_to_helpers_which_stay_callable_without_it():
             return {tensor.name(): tensor for tensor in reversed(request.inputs())}
 
 
-        def column(request, name, inputs_by_name=None):
-            if inputs_by_name is None:
-                inputs_by_name = _inputs_by_name(request)
-            return inputs_by_name.get(name)
+        def column(request, name, inputs=None):
+            if inputs is None:
+                inputs = _inputs_by_name(request)
+            return inputs.get(name)
 
 
         def execute(requests):
             for request in requests:
-                inputs_by_name = _inputs_by_name(request)
-                yield column(request, "a", inputs_by_name=inputs_by_name), column(
+                inputs = _inputs_by_name(request)
+                yield column(request, "a", inputs=inputs), column(
                     request,
                     "b",
-                    inputs_by_name=inputs_by_name,
+                    inputs=inputs,
                 )
         ''')
 
 
 def test_takes_names_that_the_file_does_not_use():
     text = program("""
-        def execute(request, inputs_by_name, _inputs_by_name):
-            return [pb.get_input_tensor_by_name(request, n) for n in inputs_by_name]
+        def execute(request, inputs, _inputs_by_name):
+            return [pb.get_input_tensor_by_name(request, n) for n in inputs]
         """)
-    assert "tensors_by_name = _tensors_by_name(request)" in apply(text)
+    assert "tensors = _tensors_by_name(request)" in apply(text)
 
 
 def test_sites_name_the_lines_of_the_lookups():

@@ -26,6 +26,7 @@ BASE = Hypothesis(
     expected_gain=0.5,
     best_gain=0.8,
     change_class=ChangeClass.EXACT,
+    transform="lookups_one_pass",
 )
 
 

@@ -109,6 +109,7 @@ def test_a_model_that_converts_strings_in_python_gets_one_hypothesis(stack: Stac
             expected_gain=0.95,
             best_gain=0.97,
             change_class=ChangeClass.EXACT,
+            transform="native_string_tensors",
             sites=("models/features/10/model.py:1",),
         ),
     )
