@@ -230,7 +230,7 @@ class HotspotRecord(Record):
     """One line of the profile table."""
 
     process: str
-    place: str  # "file:line function"
+    place: str  # "function in file"
     share: Share
 
 

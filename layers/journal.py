@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from pydantic import BaseModel
 from layers.errors import InvalidInput, Location, ToolFailed
 
 VERSION = 1
+JOURNAL_FILE = "journal.jsonl"  # its name in a run's results
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +66,13 @@ class Journal:
             allow_nan=False,
             separators=(",", ":"),
         )
+        whole = os.fstat(self._fd).st_size
         try:
             _write_all(self._fd, line.encode() + b"\n")
             os.fsync(self._fd)
         except OSError as error:
+            with suppress(OSError):  # a torn line may only be the last one
+                os.ftruncate(self._fd, whole)
             raise ToolFailed(f"the journal {self.path} cannot be written: {error}") from error
         self.entries.append(entry)
         return entry

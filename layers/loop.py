@@ -13,6 +13,7 @@ from typing import Protocol
 
 from knowledge.cards import CookbookCard
 from layers.base import Candidate, Edit, Hypothesis, Layer, LayerName, Profile, StackView
+from layers.errors import FvecError
 from layers.evidence import Iteration, Noise, Verdict
 from layers.sampling import Past, Skipped, choose_layer, rank
 
@@ -93,7 +94,13 @@ def run_loop(
             return state, "stopped: the tools failed twice; see the journal"
         if not stations.time_left():
             return state, "stopped: the time budget is spent"
-        layer, hypothesis = _next_hypothesis(stations, layers, state, noise, rng)
+        try:
+            layer, hypothesis = _next_hypothesis(stations, layers, state, noise, rng)
+        except FvecError as error:
+            if not state.iterations:
+                raise
+            # What was accepted before is still to be published.
+            return state, f"stopped: {_first_line(error)}"
         if layer is None or hypothesis is None:
             return state, _nothing_left(state)
         _try(stations, layer, hypothesis, state)
@@ -136,12 +143,20 @@ def _try(stations: Stations, layer: Layer, hypothesis: Hypothesis, state: LoopSt
     if edit is None:
         state.unwritten[key] = "the code is not of a shape that the rewrite can change exactly"
         return
-    candidate = stations.commit(state.base, hypothesis, edit)
+    try:
+        candidate = stations.commit(state.base, hypothesis, edit)
+    except FvecError as error:  # a refused path, or a branch of that name that is not ours
+        state.unwritten[key] = _first_line(error)
+        return
     iteration = stations.verify(candidate, layer, state.base, len(state.iterations) + 1)
     state.iterations.append(iteration)
     if iteration.verdict is Verdict.ACCEPTED:
         state.base = stations.adopt(candidate)
         state.profile = None  # the time now goes elsewhere
+
+
+def _first_line(error: FvecError) -> str:
+    return error.message.partition("\n")[0]
 
 
 def _nothing_left(state: LoopState) -> str:

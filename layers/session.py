@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats as scipy_stats
 
-from layers.base import Ground, LayerName, Profile, StackView
+from layers.base import Ground, Hotspot, LayerName, Profile, StackView
 from layers.environment_record import hardware
 from layers.errors import FvecError, InvalidInput, Location
 from layers.events import Events
@@ -33,7 +34,7 @@ from layers.manifest import MANIFEST_PATH
 from layers.measure.blocks import BlockContext, rate_block
 from layers.measure.launch import Bench
 from layers.measure.load import LoadGenerator
-from layers.profiler import profile
+from layers.profiler import OUTSIDE_PYTHON, profile
 from layers.publishing import ForgeOpener
 from layers.stack import Stack
 from layers.traffic import Traffic, decode_response
@@ -219,8 +220,11 @@ def outputs_of(session: Session, deployment: Deployment) -> frozenset[str]:
 
 def profile_record(profiled: Profile, out: Path) -> ProfileRecord:
     """Return a profile as evidence: its largest hotspots, and where the raw file lies."""
-    spots = sorted(profiled.hotspots, key=lambda spot: -spot.share)
-    own = [spot for spot in spots if not spot.inclusive][:SHOWN_HOTSPOTS]
+    own: dict[tuple[str, str], float] = defaultdict(float)  # self time by process and function
+    for spot in profiled.hotspots:
+        if not spot.inclusive:
+            own[spot.process, _place(spot)] += spot.share
+    largest = sorted(own.items(), key=lambda item: (-item[1], item[0]))[:SHOWN_HOTSPOTS]
     return ProfileRecord(
         tool=profiled.tool,
         raw=os.path.relpath(profiled.raw, out),
@@ -229,14 +233,18 @@ def profile_record(profiled: Profile, out: Path) -> ProfileRecord:
         by_process=dict(profiled.by_process),
         by_layer={name.value: share for name, share in profiled.by_layer.items()},
         hotspots=[
-            HotspotRecord(
-                process=spot.process,
-                place=f"{spot.file}:{spot.line} {spot.function}",
-                share=spot.share,
-            )
-            for spot in own
+            HotspotRecord(process=process, place=place, share=min(1.0, share))
+            for (process, place), share in largest
         ],
     )
+
+
+def _place(spot: Hotspot) -> str:
+    """Name a hotspot for a reader elsewhere: no path of this machine."""
+    if spot.function == OUTSIDE_PYTHON:
+        return "native code outside Python"
+    file = Path(spot.file)
+    return f"{spot.function} in {file.name if file.is_absolute() else file}"
 
 
 def generator_cpus(server_cpus: Sequence[int] | None) -> list[int]:

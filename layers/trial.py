@@ -92,7 +92,9 @@ class Trial:
             commit=self.candidate.commit,
             base_commit=self.candidate.base_commit,
             explanation=edit.explanation,
-            patch_sha256=hashlib.sha256(self.candidate.patch.encode()).hexdigest(),
+            patch_sha256=hashlib.sha256(
+                self.candidate.patch.encode("utf-8", "surrogateescape")
+            ).hexdigest(),
             files_changed=sorted(edit.files),
             wall_s=wall_s,
         )

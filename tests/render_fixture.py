@@ -58,7 +58,7 @@ ENVIRONMENT = Environment(
     cpu="Intel Xeon Platinum 8481C @ 2.70GHz",
     cores=2,
     memory_gib=24.0,
-    kernel="6.1.0-21-amd64",
+    kernel="Linux 6.1.0-21-amd64",
     python="3.11.7",
     server="Triton 2.51.0",
     packages={"numpy": "1.26.4", "torch": "2.9.1+cpu", "tritonclient": "2.51.0"},
@@ -82,23 +82,23 @@ PROFILE = ProfileRecord(
     hotspots=[
         HotspotRecord(
             process="features",
-            place="triton_python_backend_utils.py:148 get_input_tensor_by_name",
+            place="get_input_tensor_by_name in triton_python_backend_utils.py",
             share=0.312,
         ),
         HotspotRecord(
             process="features",
-            place="triton_python_backend_utils.py:74 deserialize_bytes_tensor",
+            place="deserialize_bytes_tensor in triton_python_backend_utils.py",
             share=0.211,
         ),
         HotspotRecord(
-            process="features", place="models/features/1/model.py:203 _vocabulary", share=0.117
+            process="features", place="_vocabulary in models/features/1/model.py", share=0.117
         ),
         HotspotRecord(
-            process="features", place="models/features/1/model.py:266 _assemble", share=0.094
+            process="features", place="_assemble in models/features/1/model.py", share=0.094
         ),
-        HotspotRecord(process="ranker", place="models/ranker/1/model.py:41 execute", share=0.088),
+        HotspotRecord(process="ranker", place="execute in models/ranker/1/model.py", share=0.088),
         HotspotRecord(
-            process="features", place="models/features/1/model.py:231 _history", share=0.031
+            process="features", place="_history in models/features/1/model.py", share=0.031
         ),
     ],
 )

@@ -83,7 +83,7 @@ def environment(evidence: EvidenceFile) -> str:
     versions = [f"{inline(k)} {inline(v)}" for k, v in sorted(machine.packages.items())]
     lines = [
         f"{inline(machine.cpu)}, {machine.cores} cores, {numbers.number(machine.memory_gib)} GiB, "
-        f"Linux {inline(machine.kernel)}",
+        f"{inline(machine.kernel)}",
         f"{inline(machine.server)}, Python {inline(machine.python)}"
         + (f"; {', '.join(versions)}" if versions else ""),
         f"server on {_cpus(machine.server_cpus)}, load generator on "

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from layers.evidence import (
         Block,
         EvidenceFile,
+        HotspotRecord,
         Interval,
         Iteration,
         LoadTest,
@@ -193,12 +194,16 @@ def profile(record: ProfileRecord, most: int = 10) -> str:
         shares = [100 * h.share for h in top]
         bars = axes.barh(range(len(top)), shares, 0.62, color=CANDIDATE)
         axes.bar_label(bars, [numbers.number(s) for s in shares], padding=3, fontsize=8.5)
-        axes.set_yticks(range(len(top)), [_label(h.place.rpartition(" ")[2]) for h in top])
+        axes.set_yticks(range(len(top)), [_label(f"{h.process}: {_function(h)}") for h in top])
         axes.invert_yaxis()
         axes.set_xlabel("share of server CPU, %")
         axes.margins(x=0.1)
 
     return _svg(draw, 0.6 + 0.28 * len(top))
+
+
+def _function(hotspot: HotspotRecord) -> str:
+    return hotspot.place.partition(" in ")[0]
 
 
 def sustained(total: Total) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layers.base import StackView
-from layers.errors import FvecError, Inconclusive, ToolFailed
+from layers.errors import FvecError, Inconclusive, InvalidInput, ToolFailed
 from layers.events import Events
 from layers.evidence import Block, Pair
 from layers.manifest import Manifest
@@ -63,15 +63,15 @@ class Bench:
         known = len(self.load.traffic.requests)
         return self.rng.permutation(known)[: self.block_requests].astype(np.int64)
 
-    def deploy(self, view: StackView, name: str) -> Deployment:
-        """Return a deployment of `view`, not yet started, with a real request as its probe."""
+    def deploy(self, view: StackView, name: str, *, probed: bool = True) -> Deployment:
+        """Return a deployment of `view`, not yet started; `probed`: by a real request."""
         return Deployment(
             view,
             self.env,
             cpus=self.manifest.server.cpus,
             log_dir=self.log_dir / name,
             start_timeout_s=self.manifest.server.start_timeout_s,
-            probe=self.load.traffic.requests[0],
+            probe=self.load.traffic.requests[0] if probed else None,
         )
 
     def warm(self, deployment: Deployment) -> None:
@@ -168,11 +168,11 @@ class Launch:
     def _start(self, undo: ExitStack, arm: Arm, deployment: Deployment) -> Deployment:
         try:
             undo.enter_context(deployment)
-            self._bench.warm(deployment)
-        except ToolFailed as error:
+        except (InvalidInput, ToolFailed) as error:
             if arm == "baseline":
                 raise
             raise DoesNotServe(error.message) from error
+        self._bench.warm(deployment)
         return deployment
 
     def _order_of_arms(self) -> Sequence[Arm]:
@@ -200,7 +200,7 @@ class Launch:
                 self._context(arm, position),
             )
             self._bench.on_block(blocks[arm])
-        if self._any_void(blocks):
+        if self._any_void(blocks, results):
             return None
         return MeasuredPair(_ratios(blocks), blocks, results)
 
@@ -221,14 +221,14 @@ class Launch:
                 replace(self._context(arm, position), limits=RECORDED_LIMITS),
             )
             self._bench.on_block(blocks[arm])
-        if self._any_void(blocks):
+        if self._any_void(blocks, results):
             return False
         for arm in ARMS:
             recorded.blocks[arm].append(blocks[arm])
             recorded.results[arm].append(results[arm])
         return True
 
-    def _any_void(self, blocks: dict[Arm, Block]) -> bool:
+    def _any_void(self, blocks: dict[Arm, Block], results: dict[Arm, LoadResult]) -> bool:
         """Count a void pair; Inconclusive when there are too many.
 
         Only what lies with the machine is measured again. What lies with an arm (errors, short
@@ -237,6 +237,8 @@ class Launch:
         reasons = [block.void for block in blocks.values() if block.void]
         if not reasons:
             return False
+        for result in results.values():
+            result.discard()
         _check_arm_faults(blocks)
         self._void += 1
         self._bench.events.note(f"a pair is void and is measured again: {reasons[0]}")

@@ -94,9 +94,9 @@ def test_a_void_block_does_not_move_the_bars():
 
 
 def test_names_of_a_repository_are_not_read_as_formulas():
-    spot = HotspotRecord(process="m", place="m.py:1 $\\frac{1}{0}$<b>", share=0.5)
+    spot = HotspotRecord(process="m", place="$\\frac{1}{0}$<b> in m.py", share=0.5)
     svg = plots.profile(PROFILE.model_copy(update={"hotspots": [spot]}))
-    assert "$\\frac{1}{0}$<b>" in texts(svg)
+    assert "m: $\\frac{1}{0}$<b>" in texts(svg)
 
 
 def test_a_plot_that_is_a_file_brings_its_ground(drawn):
