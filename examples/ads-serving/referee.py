@@ -5,8 +5,8 @@ serving code but the vocabularies, the list of features and the weights. Slow an
 purpose: this is what serving is compared with.
 """
 
+import binascii
 import functools
-import hashlib
 import math
 import runpy
 from datetime import UTC, datetime
@@ -62,7 +62,7 @@ def utc(timestamp):
 
 
 def bucket(text, buckets):
-    return int.from_bytes(hashlib.md5(text.encode("utf-8")).digest(), "big") % buckets
+    return binascii.crc32(text.encode("utf-8")) % buckets
 
 
 def category_id(feature, text):
@@ -101,6 +101,9 @@ def user_dense(r):
         [amount(r.scalar(name)) for name in s.USER_COUNTS + s.USER_VALUES]
         + [rate(r.scalar(name)) for name in s.USER_RATES]
         + [age(r.now, r.scalar(name)) for name in s.USER_TIMES]
+        + [amount(r.scalar(name)) for name in s.USER_COUNTS_V2 + s.USER_VALUES_V2]
+        + [rate(r.scalar(name)) for name in s.USER_RATES_V2]
+        + [age(r.now, r.scalar(name)) for name in s.USER_TIMES_V2]
         + time_of_day(r.now)
         + [
             len(dwell) / s.HISTORY_SENT,
@@ -112,7 +115,7 @@ def user_dense(r):
 
 def user_categories(r):
     local = utc(r.now)
-    ids = [category_id(name, r.text(name)[0]) for name in s.USER_STRINGS]
+    ids = [category_id(name, r.text(name)[0]) for name in s.USER_STRINGS + s.USER_STRINGS_V2]
     return [*ids, local.hour + 1, local.weekday() + 1]
 
 
@@ -161,6 +164,8 @@ def candidate_row(r, i, strings):
         *[rate(r.vector(name)[i]) for name in s.CANDIDATE_RATES],
         *[amount(r.vector(name)[i]) for name in s.CANDIDATE_VALUES + s.CANDIDATE_COUNTS],
         *[age(r.now, r.vector(name)[i]) for name in s.CANDIDATE_TIMES],
+        *[rate(r.vector(name)[i]) for name in s.CANDIDATE_RATES_V2],
+        *[amount(r.vector(name)[i]) for name in s.CANDIDATE_VALUES_V2],
         *cross_features(r, i, strings),
     ]
 
@@ -176,8 +181,6 @@ def candidate_categories(r, strings):
     rows = []
     for i in range(len(launch)):
         row = [category_id(name, strings[name][i]) for name in s.CANDIDATE_STRINGS]
-        for (candidate, user), buckets in s.CROSSED.items():
-            row.append(bucket(strings[candidate][i] + "|" + r.text(user)[0], buckets))
         row.append(utc(launch[i]).weekday() + 1 if launch[i] > 0 else 0)
         rows.append(row)
     return np.array(rows)

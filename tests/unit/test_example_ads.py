@@ -6,6 +6,7 @@ import ast
 import csv
 import os
 import re
+import runpy
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -19,7 +20,7 @@ from google.protobuf.internal.decoder import _DecodeVarint
 from tritonclient.grpc import model_config_pb2, service_pb2
 from tritonclient.utils import deserialize_bytes_tensor
 
-from knowledge import store, yamlfile
+from knowledge import schema, store, yamlfile
 from layers.manifest import Manifest, manifest_file
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ads-serving"
@@ -99,6 +100,7 @@ def test_what_build_steps_write_is_ignored_by_git() -> None:
 
 
 def test_cards_are_valid_and_cover_the_four_kinds_of_a_workload() -> None:
+    assert schema.check([EXAMPLE / "knowledge"]) == []
     cards = store.load_cards(EXAMPLE / "knowledge")
     kinds = sorted(card.kind for card in cards.facts)
     assert kinds == ["business", "feature_store", "model", "server"]
@@ -117,14 +119,25 @@ def test_feature_store_card_counts_what_the_config_declares() -> None:
     assert facts["vocabularies"] == len(list(VOCABULARIES.glob("*.txt")))
 
 
-def test_features_takes_at_least_120_inputs_and_requests_are_the_batch() -> None:
+def test_features_takes_at_least_200_inputs_and_requests_are_the_batch() -> None:
     config = model_config("features")
     ragged = {i.name for i in config.input if i.allow_ragged_batch}
 
-    assert len(config.input) >= 120
+    assert 200 <= len(config.input) <= 260
     assert config.max_batch_size > 0
     assert ragged == {i.name for i in config.input if -1 in i.dims}
     assert {i.name for i in config.input if i.name.startswith("cand_")} < ragged
+
+
+def test_features_added_since_the_launch_are_inputs_and_counted_in_the_card() -> None:
+    lists = runpy.run_path(str(EXAMPLE / "models" / "features" / "1" / "schema.py"))
+    later = [name for key, names in lists.items() if key.endswith("_V2") for name in names]
+    cards = {card.kind: card for card in store.load_cards(EXAMPLE / "knowledge").facts}
+    inputs = {i.name for i in model_config("features").input}
+
+    assert len(later) == len(set(later)) == cards["feature_store"].facts["inputs_since_sdk_6_2"]
+    assert set(later) < inputs
+    assert 0.4 <= len(later) / len(inputs) <= 0.5
 
 
 def test_ensemble_passes_every_input_on_and_wires_every_tensor() -> None:
@@ -239,4 +252,5 @@ def test_every_helper_of_the_features_model_that_sources_names_exists() -> None:
     defined = {n.name for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)}
 
     assert named <= defined
-    assert {"get_column", "get_strings", "as_column", "hash_bucket", "encode"} <= named
+    expected = {"get_column", "get_optional", "get_strings", "as_column", "hash_bucket", "encode"}
+    assert expected <= named

@@ -6,17 +6,16 @@ from torch import nn
 EMBEDDING_DIM = 64  # items, tags and interests
 CATEGORY_DIM = 8
 
-USER_DENSE = 50
-CANDIDATE_DENSE = 64
+USER_DENSE = 115
+CANDIDATE_DENSE = 68
 ITEMS = 20_000
 TAGS = 2_000
 INTERESTS = 1_000
 
 # one table per categorical column, in the order that the features model emits them
-USER_CATEGORIES = [64, 128, 48, 512, 64, 8, 64, 64, 8, 16, 32, 1024, 64, 32, 8, 8, 32, 8]
+USER_CATEGORIES = [64, 128, 48, 512, 64, 8, 64, 64, 8, 16, 32, 1024, 64, 32, 8, 8, 16, 32, 32, 8]
 CANDIDATE_CATEGORIES = [
-    *[1024, 4000, 4000, 2000, 64, 256, 16, 32, 48, 64, 8, 8],
-    *[4000, 4000, 2000, 2000],  # crossed
+    *[1024, 4000, 64, 256, 16, 32, 48, 64, 8, 8],
     8,  # weekday of the launch
 ]
 

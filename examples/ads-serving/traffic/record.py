@@ -31,8 +31,8 @@ CANDIDATES_MEDIAN, CANDIDATES_SIGMA = 390.0, 0.72
 CANDIDATES_MIN, CANDIDATES_MAX = 8, 2_000
 
 # arrivals: Poisson, switching between a quiet and a busy state (ad breaks, retries)
-QUIET_RATE, BUSY_RATE = 14.0, 66.0  # requests per second
-QUIET_SECONDS, BUSY_SECONDS = 0.24, 0.06  # mean stay
+QUIET_RATE, BUSY_RATE = 8.7, 41.0  # requests per second
+QUIET_SECONDS, BUSY_SECONDS = 0.38, 0.095  # mean stay
 
 MISSING_FLOAT = 0.005  # not in the feature store: NaN
 UNKNOWN_STRING = 0.015  # newer than the vocabulary
@@ -83,9 +83,9 @@ def with_missing(rng, values):
 def numeric_table(rng, n):
     """Returns the static numeric features of n creatives by name."""
     table = {}
-    for name in s.CANDIDATE_RATES:
+    for name in s.CANDIDATE_RATES + s.CANDIDATE_RATES_V2:
         table[name] = with_missing(rng, rng.beta(1.2, 18.0, n))
-    for name in s.CANDIDATE_VALUES:
+    for name in s.CANDIDATE_VALUES + s.CANDIDATE_VALUES_V2:
         table[name] = with_missing(rng, rng.lognormal(1.0, 1.1, n))
     table["cand_bid_usd"] = np.round(rng.lognormal(0.3, 0.7, n), 2).astype(np.float32)
     for name in s.CANDIDATE_COUNTS:
@@ -114,7 +114,8 @@ class Users:
     """The returning users; counters and histories move with every request."""
 
     def __init__(self, rng):
-        self.strings = {n: string_values(rng, n, USERS) for n in s.USER_STRINGS}
+        features = s.USER_STRINGS + s.USER_STRINGS_V2
+        self.strings = {n: string_values(rng, n, USERS) for n in features}
         self.installed_at = START - rng.integers(DAY, 700 * DAY, USERS)
         self.activity = rng.lognormal(0.0, 1.0, USERS)
 
@@ -146,21 +147,47 @@ class Message:
         self.prefixed(name, prefixed_column(values))
 
 
-def add_user(message, rng, users, user, now):
-    activity = users.activity[user]
-    for name in s.USER_COUNTS:
+def add_counts(message, rng, names, activity):
+    for name in names:
         message.int64(name, [rng.poisson(6.0 * activity)])
-    for name in s.USER_VALUES:
+
+
+def add_values(message, rng, names, activity):
+    for name in names:
         message.fp32(name, with_missing(rng, rng.lognormal(1.0, 1.0, 1) * activity))
-    for name in s.USER_RATES:
+
+
+def add_rates(message, rng, names):
+    for name in names:
         message.fp32(name, with_missing(rng, rng.beta(1.5, 12.0, 1)))
-    for name in s.USER_TIMES:
+
+
+def add_times(message, rng, names, now, installed_at):
+    for name in names:
         never = rng.random() < 0.08
         seconds = int(rng.integers(60, 60 * DAY))
-        known = users.installed_at[user] if name == "user_install_ts" else now - seconds
+        known = installed_at if name == "user_install_ts" else now - seconds
         message.int64(name, [0 if never else known])
+
+
+def add_user(message, rng, users, user, now):
+    activity = users.activity[user]
+    add_counts(message, rng, s.USER_COUNTS, activity)
+    add_values(message, rng, s.USER_VALUES, activity)
+    add_rates(message, rng, s.USER_RATES)
+    add_times(message, rng, s.USER_TIMES, now, users.installed_at[user])
     message.int64(s.REQUEST_TIME, [now])
     for name in s.USER_STRINGS:
+        message.strings(name, [users.strings[name][user]])
+
+
+def add_user_v2(message, rng, users, user, now):
+    activity = users.activity[user]
+    add_counts(message, rng, s.USER_COUNTS_V2, activity)
+    add_values(message, rng, s.USER_VALUES_V2, activity)
+    add_rates(message, rng, s.USER_RATES_V2)
+    add_times(message, rng, s.USER_TIMES_V2, now, users.installed_at[user])
+    for name in s.USER_STRINGS_V2:
         message.strings(name, [users.strings[name][user]])
 
 
@@ -192,6 +219,8 @@ def add_candidates(message, rng, catalogue):
         message.fp32(name, catalogue.numeric[name][rows])
     for name in s.CANDIDATE_COUNTS + s.CANDIDATE_TIMES:
         message.int64(name, catalogue.numeric[name][rows])
+    for name in s.CANDIDATE_RATES_V2 + s.CANDIDATE_VALUES_V2:
+        message.fp32(name, catalogue.numeric[name][rows])
 
 
 def requests(rng, offsets):
@@ -200,8 +229,10 @@ def requests(rng, offsets):
     for index, offset in enumerate(offsets):
         now = START + int(offset)
         message = Message(index)
-        add_user(message, rng, users, rng.integers(USERS), now)
+        user = rng.integers(USERS)
+        add_user(message, rng, users, user, now)
         add_history(message, rng, catalogue, now)
+        add_user_v2(message, rng, users, user, now)
         add_candidates(message, rng, catalogue)
         yield message.request.SerializeToString(deterministic=True)
 

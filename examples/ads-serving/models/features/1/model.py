@@ -5,9 +5,9 @@ produces the tensors that the ranker was trained on. Has to give the same number
 training pipeline, so please change both together.
 """
 
-import hashlib
 import math
 import os
+import zlib
 from collections import Counter
 from datetime import datetime, timezone
 
@@ -17,11 +17,12 @@ from schema import (
     CANDIDATE_COUNTS,
     CANDIDATE_ID,
     CANDIDATE_RATES,
+    CANDIDATE_RATES_V2,
     CANDIDATE_STRINGS,
     CANDIDATE_TAGS,
     CANDIDATE_TIMES,
     CANDIDATE_VALUES,
-    CROSSED,
+    CANDIDATE_VALUES_V2,
     HASHED,
     HISTORY_LENGTH,
     HISTORY_SENT,
@@ -29,23 +30,40 @@ from schema import (
     ITEM_BUCKETS,
     REQUEST_TIME,
     USER_COUNTS,
+    USER_COUNTS_V2,
     USER_INSTALLED,
     USER_INTERESTS,
     USER_RATES,
+    USER_RATES_V2,
     USER_STRINGS,
+    USER_STRINGS_V2,
     USER_TIMES,
+    USER_TIMES_V2,
     USER_VALUES,
+    USER_VALUES_V2,
     VOCABULARY,
 )
 from vocabulary import load_vocabularies
 
 SECONDS_PER_DAY = 86400.0
 
+# what a client without the feature would have sent
+NO_EVENTS = np.zeros(1, dtype=np.int64)
+NO_VALUE = np.zeros(1, dtype=np.float32)
+NO_STRING = np.array([b""], dtype=np.object_)
+
 
 def get_column(request, name):
     """Returns the input `name` without the batch dimension (always one ad request)."""
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return tensor.as_numpy()[0]
+
+
+def get_optional(request, name, default):
+    """Returns an input that older clients do not send, else the default."""
+    if pb_utils.get_input_tensor_by_name(request, name) is None:
+        return default
+    return get_column(request, name)
 
 
 def get_strings(request, name):
@@ -55,7 +73,7 @@ def get_strings(request, name):
 
 def hash_bucket(value, buckets):
     """Stable across processes, unlike hash()."""
-    return int(hashlib.md5(value.encode("utf-8")).hexdigest(), 16) % buckets
+    return zlib.crc32(value.encode("utf-8")) % buckets
 
 
 def fill_missing(values):
@@ -116,6 +134,14 @@ class TritonPythonModel:
             dense.append(clip_rate(get_column(request, name)))
         for name in USER_TIMES:
             dense.append(age_in_days(now, get_column(request, name)))
+        for name in USER_COUNTS_V2:
+            dense.append(log_scale(get_optional(request, name, NO_EVENTS)))
+        for name in USER_VALUES_V2:
+            dense.append(log_scale(get_optional(request, name, NO_VALUE)))
+        for name in USER_RATES_V2:
+            dense.append(clip_rate(get_optional(request, name, NO_VALUE)))
+        for name in USER_TIMES_V2:
+            dense.append(age_in_days(now, get_optional(request, name, NO_EVENTS)))
         dense.append(np.array([math.sin(angle), math.cos(angle)]))
 
         history = self.history(request, now)
@@ -127,6 +153,10 @@ class TritonPythonModel:
             vocabulary = self.vocabularies[VOCABULARY[name]]
             value = get_strings(request, name)[0]
             cats.append(vocabulary.get(value, 0))
+        for name in USER_STRINGS_V2:
+            vocabulary = self.vocabularies[VOCABULARY[name]]
+            value = get_optional(request, name, NO_STRING)[0]
+            cats.append(vocabulary.get(value.decode("utf-8", errors="replace"), 0))
         cats.append(local.hour + 1)
         cats.append(local.weekday() + 1)
         user_cats = np.array(cats, dtype=np.int64)
@@ -219,6 +249,10 @@ class TritonPythonModel:
             columns.append(as_column(log_scale(get_column(request, name)), rows))
         for name in CANDIDATE_TIMES:
             columns.append(as_column(age_in_days(now, get_column(request, name)), rows))
+        for name in CANDIDATE_RATES_V2:
+            columns.append(as_column(clip_rate(get_optional(request, name, NO_VALUE)), rows))
+        for name in CANDIDATE_VALUES_V2:
+            columns.append(as_column(log_scale(get_optional(request, name, NO_VALUE)), rows))
 
         strings = {}
         for name in CANDIDATE_STRINGS:
@@ -238,9 +272,6 @@ class TritonPythonModel:
         cats = []
         for name in CANDIDATE_STRINGS:
             cats.append(self.encode(name, strings[name]))
-        for (candidate_name, user_name), buckets in CROSSED.items():
-            user_value = get_strings(request, user_name)[0]
-            cats.append([hash_bucket(f"{v}|{user_value}", buckets) for v in strings[candidate_name]])
         launched = get_column(request, "cand_campaign_start_ts")
         cats.append([self.launch_weekday(int(ts)) for ts in launched])
         cand_cats = np.stack([np.array(ids, dtype=np.int64) for ids in cats], axis=1)

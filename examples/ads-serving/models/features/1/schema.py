@@ -18,8 +18,6 @@ USER_COUNTS = [  # int64
     "user_installs_7d",
     "user_installs_30d",
     "user_purchases_30d",
-    "user_ads_skipped_7d",
-    "user_rewarded_completed_7d",
     "user_level_reached",
 ]
 
@@ -32,12 +30,10 @@ USER_VALUES = [  # fp32
     "user_ad_revenue_7d_usd",
     "user_ad_revenue_30d_usd",
     "user_seconds_since_last_ad",
-    "user_battery_pct",
     "user_free_storage_gb",
     "user_screen_width_px",
     "user_screen_height_px",
     "user_network_mbps",
-    "user_predicted_ltv_usd",
     "ctx_floor_price_usd",
 ]
 
@@ -48,8 +44,6 @@ USER_RATES = [  # fp32
     "user_ctr_30d",
     "user_cvr_7d",
     "user_cvr_30d",
-    "user_completion_rate_7d",
-    "user_skip_rate_7d",
     "ctx_placement_ctr_7d",
     "ctx_publisher_ctr_7d",
 ]
@@ -95,13 +89,110 @@ HISTORY = [
 USER_INTERESTS = "user_interest_ids"  # int64, up to 30
 USER_INSTALLED = "user_installed_categories"  # string, up to 12
 
+# one row per request, added since the launch ------------------------------
+#
+# Sent since SDK 6.2; optional in config.pbtxt until the last older client was gone.
+
+USER_COUNTS_V2 = [  # int64
+    "user_rewarded_completed_7d",
+    "user_ads_skipped_7d",
+    # this session
+    "sess_impressions",
+    "sess_clicks",
+    "sess_ads_skipped",
+    "sess_rewarded_completed",
+    # user x publisher
+    "user_pub_sessions_7d",
+    "user_pub_impressions_24h",
+    "user_pub_impressions_7d",
+    "user_pub_impressions_30d",
+    "user_pub_clicks_7d",
+    "user_pub_clicks_30d",
+    # user x category of the publisher
+    "user_cat_impressions_7d",
+    "user_cat_impressions_30d",
+    "user_cat_clicks_7d",
+    "user_cat_installs_30d",
+    # user x ad format
+    "user_fmt_impressions_7d",
+    "user_fmt_completed_7d",
+    "user_fmt_skipped_7d",
+    # device
+    "dev_impressions_24h",
+    "dev_installs_30d",
+    "dev_uninstalls_30d",
+    # placement
+    "plc_impressions_1h",
+    "plc_impressions_24h",
+    "plc_impressions_7d",
+    "plc_clicks_24h",
+    "plc_clicks_7d",
+    "plc_installs_7d",
+    # publisher
+    "pub_impressions_24h",
+    "pub_clicks_24h",
+    "pub_installs_7d",
+]
+
+USER_VALUES_V2 = [  # fp32
+    "user_predicted_ltv_usd",
+    "user_battery_pct",
+    "sess_avg_ad_seconds",
+    "sess_seconds_since_last_click",
+    "user_pub_seconds_7d",
+    "user_pub_spend_30d_usd",
+    "user_pub_ad_revenue_30d_usd",
+    "user_cat_seconds_7d",
+    "user_cat_spend_30d_usd",
+    "dev_memory_gb",
+    "dev_age_days",
+    "dev_avg_fps_7d",
+    "plc_ecpm_24h_usd",
+    "plc_ecpm_7d_usd",
+    "pub_ecpm_7d_usd",
+    "pub_arpu_7d_usd",
+    "geo_ecpm_7d_usd",
+    "geo_cpi_7d_usd",
+]
+
+USER_RATES_V2 = [  # fp32
+    "user_skip_rate_7d",
+    "user_completion_rate_7d",
+    "sess_skip_rate",
+    "user_pub_ctr_7d",
+    "user_pub_ctr_30d",
+    "user_pub_cvr_30d",
+    "user_cat_ctr_7d",
+    "user_cat_cvr_30d",
+    "user_fmt_ctr_7d",
+    "user_fmt_completion_rate_7d",
+    "dev_ctr_7d",
+    "dev_cvr_30d",
+    "plc_ctr_24h",
+    "plc_cvr_7d",
+    "plc_completion_rate_7d",
+    "plc_fill_rate_24h",
+    "pub_cvr_7d",
+    "geo_ctr_7d",
+    "geo_cvr_7d",
+]
+
+USER_TIMES_V2 = [  # int64, epoch seconds, 0 = never
+    "sess_start_ts",
+    "user_pub_last_seen_ts",
+    "user_cat_last_click_ts",
+]
+
+USER_STRINGS_V2 = [
+    "sess_entry_point",
+    "ctx_sdk_version",
+]
+
 # one row per candidate -----------------------------------------------------
 
 CANDIDATE_STRINGS = [
     "cand_advertiser",
     "cand_campaign",
-    "cand_app_bundle",
-    "cand_developer",
     "cand_category",
     "cand_subcategory",
     "cand_creative_type",
@@ -124,15 +215,8 @@ CANDIDATE_RATES = [  # fp32
     "cand_skip_rate_7d",
     "cand_retention_d1",
     "cand_retention_d7",
-    "cand_fraud_rate_7d",
     "cand_win_rate_24h",
     "cand_fill_rate_24h",
-    "cand_viewability_7d",
-    "cand_ctr_country_7d",
-    "cand_ctr_device_7d",
-    "cand_ctr_placement_7d",
-    "cand_ctr_segment_7d",
-    "cand_cvr_country_7d",
 ]
 
 CANDIDATE_VALUES = [  # fp32
@@ -145,17 +229,12 @@ CANDIDATE_VALUES = [  # fp32
     "cand_cpi_7d_usd",
     "cand_target_cpi_usd",
     "cand_arpu_d7_usd",
-    "cand_arpu_d30_usd",
     "cand_app_rating",
     "cand_app_size_mb",
     "cand_video_seconds",
-    "cand_endcard_seconds",
     "cand_width_px",
     "cand_height_px",
     "cand_price_usd",
-    "cand_similarity",
-    "cand_pacing_multiplier",
-    "cand_quality_score",
 ]
 
 CANDIDATE_COUNTS = [  # int64
@@ -171,6 +250,30 @@ CANDIDATE_TIMES = [  # int64, epoch seconds, 0 = never
     "cand_campaign_start_ts",
     "cand_creative_created_ts",
     "cand_last_served_ts",
+]
+
+# since SDK 6.2, see above
+
+CANDIDATE_RATES_V2 = [  # fp32
+    "cand_viewability_7d",
+    "cand_fraud_rate_7d",
+    "cand_ctr_country_7d",
+    "cand_ctr_device_7d",
+    "cand_ctr_placement_7d",
+    "cand_ctr_segment_7d",
+    "cand_cvr_country_7d",
+    "cand_ctr_publisher_7d",
+    "cand_cvr_device_7d",
+    "cand_cvr_placement_7d",
+]
+
+CANDIDATE_VALUES_V2 = [  # fp32
+    "cand_arpu_d30_usd",
+    "cand_endcard_seconds",
+    "cand_similarity",
+    "cand_pacing_multiplier",
+    "cand_quality_score",
+    "cand_ecpm_country_7d_usd",
 ]
 
 CANDIDATE_ID = "cand_creative_id"  # int64
@@ -202,6 +305,8 @@ VOCABULARY = {
     "ctx_placement": "placement",
     "ctx_ad_format": "ad_format",
     "ctx_store": "store",
+    "sess_entry_point": "entry_point",
+    "ctx_sdk_version": "sdk_version",
     "cand_advertiser": "advertiser",
     "cand_category": "category",
     "cand_subcategory": "subcategory",
@@ -213,17 +318,7 @@ VOCABULARY = {
     "cand_orientation": "orientation",
 }
 
-# too many values for a vocabulary: md5 of the UTF-8 bytes, modulo the bucket count
+# too many values for a vocabulary: CRC-32 of the UTF-8 bytes, modulo the bucket count
 HASHED = {
     "cand_campaign": 4000,
-    "cand_app_bundle": 4000,
-    "cand_developer": 2000,
-}
-
-# crossed columns (candidate feature, user feature), hashed as "a|b"
-CROSSED = {
-    ("cand_advertiser", "ctx_publisher_app"): 4000,
-    ("cand_campaign", "ctx_placement"): 4000,
-    ("cand_category", "user_country"): 2000,
-    ("cand_subcategory", "user_segment"): 2000,
 }
