@@ -11,7 +11,7 @@ from layers.evidence import NoiseFloor, Pair
 from layers.gates.correctness import reproducible_outputs
 from layers.measure import stats
 from layers.measure.launch import Launch, MeasuredPair
-from layers.session import Session, outputs_of, settle
+from layers.session import Session, outputs_of, settled
 
 LAUNCHES = 2
 PAIRS = 4
@@ -32,8 +32,7 @@ def calibrate(session: Session) -> Calibration:
     """Check and profile the unmodified stack, then measure it against itself."""
     events = session.bench.events
     events.phase("baseline", "traffic, SLO and profile of the unmodified stack")
-    with session.bench.deploy(session.view, "baseline") as deployment:
-        session = settle(session, deployment)
+    with settled(session) as (session, deployment):
         reproducible = set(outputs_of(session, deployment))
         profiled = session.profile_running(deployment, session.view, "baseline")
     events.phase("noise", f"{LAUNCHES} launches of the unmodified stack against itself")

@@ -221,6 +221,7 @@ class Iteration(Record):
     commit: str | None = None
     base_commit: str | None = None
     explanation: str = ""
+    outputs_compared: int = 0  # answers of both arms held against each other, timed ones included
     patch_sha256: str | None = None
     files_changed: list[str] = Field(default_factory=list)
     wall_s: float = 0.0
@@ -292,9 +293,11 @@ class Total(Record):
     p99_ratio: float | None  # start over end at the start's sustained rate
     p99_ci: Interval | None
     p99_rate: float | None
+    p99_requests: int | None = None  # per arm
     slo_p99_ms: float
     cpu_ratio: float | None = None
     cpu_ci: Interval | None = None
+    cpu_pairs: int | None = None
 
 
 class PullRequestRecord(Record):
@@ -350,7 +353,7 @@ class EvidenceFile(Record):
     stack: StackRecord
     environment: Environment
     seed: int
-    profile: ProfileRecord | None
+    profile: ProfileRecord | None  # of this change's own baseline
     noise: Noise
     iteration: Iteration
     others: list[Iteration]  # what else the run tried, verdicts only matter

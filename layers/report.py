@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from layers.errors import InvalidInput
-from layers.evidence import Block, RunReport
+from layers.evidence import Block, ProfileRecord, RunReport
 from layers.journal import Entry
 
 # Journal kinds whose newest entry is the report's field of that name.
@@ -47,6 +47,12 @@ def fold(entries: Sequence[Entry]) -> RunReport:
     return RunReport.model_validate(fields)
 
 
-def blocks(entries: Sequence[Entry], since: int = 0) -> list[Block]:
-    """Return the blocks that were journalled from entry `since` on, void ones included."""
-    return [Block.model_validate(e.data) for e in entries[since:] if e.kind == "block"]
+def profile_before(entries: Sequence[Entry], position: int) -> ProfileRecord | None:
+    """Return the newest profile that was journalled before entry `position`."""
+    found = [entry.data for entry in entries[:position] if entry.kind == "profile"]
+    return ProfileRecord.model_validate(found[-1]) if found else None
+
+
+def blocks(entries: Sequence[Entry]) -> list[Block]:
+    """Return the blocks among the entries, void ones included."""
+    return [Block.model_validate(entry.data) for entry in entries if entry.kind == "block"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -10,12 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from knowledge.cards import CookbookCard
-from knowledge.refine import is_refuted
-from knowledge.store import Cards, builtin_directory, load_cards
-from layers import learning, report, total
+from layers import git, learning, report, total
 from layers.base import Candidate, Edit, Hypothesis, Layer, LayerName, Profile, StackView
 from layers.calibrate import Calibration, calibrate
-from layers.errors import FvecError, InvalidInput
+from layers.errors import FvecError, InvalidInput, Missing
 from layers.events import Events
 from layers.evidence import (
     Block,
@@ -34,7 +33,7 @@ from layers.evidence import (
 )
 from layers.gates.correctness import Limits
 from layers.gates.referee import Referee
-from layers.journal import Journal
+from layers.journal import JOURNAL_FILE, Journal
 from layers.loop import LoopState, run_loop
 from layers.manifest import MANIFEST_PATH, Manifest
 from layers.measure import stats
@@ -42,8 +41,8 @@ from layers.measure.sustained import Budget
 from layers.publishing import Publisher
 from layers.registry import LAYERS
 from layers.sampling import Past, rank
-from layers.session import RunOptions, Session, open_session, profile_record
-from layers.verify import Rules, Verifier
+from layers.session import RunOptions, Session, open_session, profile_record, settled
+from layers.verify import Rules, Verifier, protected_files
 
 __all__ = ["RunOptions", "measure", "plan", "run"]
 
@@ -70,17 +69,24 @@ def run(
         opened[0].append("block", block)
 
     with open_session(path, options, events, on_block) as session, ExitStack() as undo:
-        opened.append(Journal(session.out / "journal.jsonl"))
+        opened.append(Journal(session.out / JOURNAL_FILE))
         undo.callback(opened[0].close)
-        return _Run(session, options, opened[0], started, registry).report()
+        try:
+            return _Run(session, options, opened[0], started, registry).report()
+        except (InvalidInput, Missing):
+            if not any(entry.kind == "noise" for entry in opened[0].entries):
+                opened[0].path.unlink()  # the running baseline showed it: still no trace
+            raise
 
 
 def plan(path: Path, options: RunOptions, events: Events) -> PlanReport:
     """Profile the stack and rank what the cards suggest; changes nothing."""
     with open_session(path, options, events, _ignored) as session:
-        profiled = _plan_profile(session, events)
-        cards = _cards(session, options)
-        refuted = _refuted_by(cards, session)
+        cards = learning.cards(session, options.cookbook)
+        events.phase("profile", session.view.commit[:12])
+        with settled(session) as (sized, deployment):
+            profiled = sized.profile_running(deployment, session.view, "plan")
+        refuted = learning.refuted_by(cards, session.ground())
         ranked: list[RankedHypothesis] = []
         for layer in _layers(session.stack.manifest, options, LAYERS):
             spots = layer.profile(profiled, session.view)
@@ -126,11 +132,12 @@ class _Run:
     calibration: Calibration | None = None
     verifier: Verifier | None = None
     candidates: dict[int, Candidate] = field(default_factory=dict)
-    first_entry: dict[int, int] = field(default_factory=dict)  # journal position, by iteration
+    earlier: dict[str, str] = field(default_factory=dict)  # tips of branches of other runs
+    spans: dict[int, slice] = field(default_factory=dict)  # of the journal, by iteration
 
     def __post_init__(self) -> None:
-        self.known = _cards(self.session, self.options)
-        self.refuted = _refuted_by(self.known, self.session)
+        self.known = learning.cards(self.session, self.options.cookbook)
+        self.refuted = learning.refuted_by(self.known, self.session.ground())
         self.events = self.session.bench.events
 
     def report(self) -> RunReport:
@@ -175,7 +182,7 @@ class _Run:
             plan=stats.LookPlan(candidates=manifest.budget.candidates),
             limits=Limits(float32=manifest.correctness.reorder.abs),
             reproducible=calibration.reproducible,
-            protected=_protected(manifest),
+            protected=protected_files(manifest),
         )
         self.verifier = Verifier(
             self.session.bench,
@@ -206,17 +213,21 @@ class _Run:
 
     def commit(self, base: StackView, hypothesis: Hypothesis, edit: Edit) -> Candidate:
         """Commit an edit on a branch of its own, in a worktree of its own."""
-        branch = f"fvec/{hypothesis.layer}/{hypothesis.card}-{hypothesis.model}"
+        model = re.sub(r"[^A-Za-z0-9_-]+", "-", hypothesis.model)  # not all that git refuses
+        branch = f"fvec/{hypothesis.layer}/{hypothesis.card}-{model}"
+        earlier = learning.tip_of(self.session.stack, branch)
         commit, patch, worktree = self.session.stack.commit_edit(
             base.commit, branch, edit, self.session.out / "worktrees"
         )
+        if earlier is not None:
+            self.earlier[branch] = earlier
         return Candidate(hypothesis, edit, branch, base.commit, commit, worktree, patch)
 
     def verify(self, candidate: Candidate, layer: Layer, base: StackView, n: int) -> Iteration:
         """Have a candidate judged, and journal the verdict."""
         if self.verifier is None:
             raise RuntimeError("verify before calibrate")
-        self.first_entry[n] = len(self.journal.entries)
+        began = len(self.journal.entries)
         self.candidates[n] = candidate
         self.journal.append(
             "candidate",
@@ -227,13 +238,26 @@ class _Run:
                 "patch": candidate.patch,
             },
         )
-        iteration = self.verifier.verify(candidate, layer, base, n)
+        try:
+            iteration = self.verifier.verify(candidate, layer, base, n)
+        except BaseException:
+            self._withdraw(candidate)
+            raise
         self.journal.append("iteration", iteration)
+        self.spans[n] = slice(began, len(self.journal.entries))
         self.events.note(f"{iteration.hypothesis.title}: {iteration.verdict} ({iteration.reason})")
         if iteration.verdict is not Verdict.ACCEPTED:
-            self.session.stack.drop_branch(candidate.branch, candidate.commit)
-            self.session.stack.remove_worktree(candidate.worktree)
+            self._withdraw(candidate)
         return iteration
+
+    def _withdraw(self, candidate: Candidate) -> None:
+        """Remove the candidate's branch, or put it back: it may be of an open pull request."""
+        stack, earlier = self.session.stack, self.earlier.get(candidate.branch)
+        stack.remove_worktree(candidate.worktree)
+        if earlier is None:
+            stack.drop_branch(candidate.branch, candidate.commit)
+        elif earlier != candidate.commit:
+            git.set_branch(stack.root, candidate.branch, earlier)
 
     def adopt(self, candidate: Candidate) -> StackView:
         """Return the stack with the candidate in it, for later ones to build on."""
@@ -283,34 +307,30 @@ class _Run:
 
     def _evidence(self, iteration: Iteration, state: LoopState) -> EvidenceFile:
         folded = report.fold(self.journal.entries)
-        later = [at for n, at in self.first_entry.items() if n > iteration.n]
-        until = min(later, default=len(self.journal.entries))
-        blocks = report.blocks(self.journal.entries[:until], self.first_entry[iteration.n])
         return EvidenceFile(
             run_id=self.session.run_id,
             stack=self.session.record(),
             environment=self.session.environment,
             seed=self.options.seed,
-            profile=folded.profile,
+            profile=report.profile_before(self.journal.entries, self.spans[iteration.n].start),
             noise=folded.noise or Noise(work=self._noise_of_work()),
             iteration=iteration,
             others=[other for other in state.iterations if other.n != iteration.n],
-            blocks=blocks,
+            blocks=report.blocks(self.journal.entries[self.spans[iteration.n]]),
             reproduce=learning.reproduce(self.options),
         )
 
     def _refine(self, state: LoopState) -> None:
         """Merge what was learned into the cards, on the knowledge branch."""
         ground = self.session.ground()
-        findings = {
-            iteration.card: finding
-            for iteration in state.iterations
-            if (finding := self.registry[iteration.layer].refine(iteration, ground)) is not None
-        }
+        findings = learning.findings(state.iterations, self.registry, ground)
         record = KnowledgeRecord(branch=None, cards_changed=[])
         if findings:
             self.events.phase("refine", f"{len(findings)} cards")
-            record = learning.refine(self.session.stack, self.known, findings, self.session.out)
+            try:
+                record = learning.refine(self.session.stack, self.known, findings, self.session.out)
+            except FvecError as error:  # the pull requests are open: the run is not lost for it
+                self.events.note(f"the cards could not be refined: {error.message}")
         self.journal.append("knowledge", record)
 
     def _noise_of_work(self) -> NoiseFloor:
@@ -324,11 +344,6 @@ class _Run:
             "stack": self.session.record().model_dump(mode="json"),
             "environment": self.session.environment.model_dump(mode="json"),
         }
-
-
-def _plan_profile(session: Session, events: Events) -> Profile:
-    events.phase("profile", session.view.commit[:12])
-    return session.profile(session.view, "plan")
 
 
 def _ranked(hypothesis: Hypothesis, skip: str | None) -> RankedHypothesis:
@@ -349,18 +364,6 @@ def _ranked(hypothesis: Hypothesis, skip: str | None) -> RankedHypothesis:
     )
 
 
-def _cards(session: Session, options: RunOptions) -> Cards:
-    """Load the packaged cards (or another cookbook), refined by the repository's own."""
-    own = learning.knowledge_folders(session.stack, session.out)
-    if options.cookbook is None:
-        return load_cards(builtin_directory(), *own)
-    if not options.cookbook.is_dir():
-        raise InvalidInput(
-            f"{options.cookbook} is not a folder", hint="--cookbook DIR holds cookbook cards"
-        )
-    return load_cards(options.cookbook)
-
-
 def _layers(
     manifest: Manifest, options: RunOptions, registry: Mapping[LayerName, Layer]
 ) -> list[Layer]:
@@ -374,39 +377,6 @@ def _layers(
             hint=f"layers: {', '.join(name.value for name in registry)}; see `layers` in {MANIFEST_PATH}",
         )
     return [registry[name] for name in wanted]
-
-
-def _refuted_by(cards: Cards, session: Session) -> Callable[[Hypothesis], str | None]:
-    ground = session.ground()
-
-    def refuted(hypothesis: Hypothesis) -> str | None:
-        card = cards.get(hypothesis.card)
-        if not isinstance(card, CookbookCard):
-            return None
-        return is_refuted(
-            card,
-            stack=ground.stack,
-            workload=ground.workload,
-            hardware=ground.hardware,
-            versions=ground.versions,
-            today=ground.date,
-        )
-
-    return refuted
-
-
-def _protected(manifest: Manifest) -> tuple[str, ...]:
-    """Return the files that judge a candidate: it may not touch them."""
-    specs = (manifest.correctness.referee, manifest.correctness.metric)
-    judges = [spec.partition(":")[0] for spec in specs if spec]
-    inputs = [name for step in manifest.stack.build for name in step.inputs]
-    return (
-        str(MANIFEST_PATH),
-        manifest.traffic.requests,
-        manifest.traffic.arrivals,
-        *judges,
-        *(name for name in inputs if name.startswith(str(Path(manifest.traffic.requests).parent))),
-    )
 
 
 def _referee(manifest: Manifest, log: Path) -> Callable[[StackView], Referee] | None:

@@ -62,9 +62,11 @@ def measure_total(
         p99_ratio=p99.ratio if p99 else None,
         p99_ci=p99.ci if p99 else None,
         p99_rate=rate if p99 else None,
+        p99_requests=p99.n if p99 else None,
         slo_p99_ms=bench.manifest.slo.p99_ms,
         cpu_ratio=cpu.ratio,
         cpu_ci=cpu.ci,
+        cpu_pairs=cpu.n,
     )
     own_tail = stats.bootstrap_quantile_ratio(latencies["baseline"], latencies["baseline"], seed=1)
     low, high = found.arms["baseline"].ci

@@ -20,6 +20,7 @@ from layers.evidence import (
     Pair,
     Verdict,
 )
+from layers.measure import stats
 from layers.measure.launch import Arm
 
 
@@ -92,9 +93,34 @@ class Trial:
             commit=self.candidate.commit,
             base_commit=self.candidate.base_commit,
             explanation=edit.explanation,
+            outputs_compared=self.outputs_compared,
             patch_sha256=hashlib.sha256(
                 self.candidate.patch.encode("utf-8", "surrogateescape")
             ).hexdigest(),
             files_changed=sorted(edit.files),
             wall_s=wall_s,
         )
+
+
+def process_gain(trial: Trial) -> LocalGain | None:
+    """Return the ratio of CPU per request of the changed model's process, over all pairs."""
+    model = trial.candidate.hypothesis.model
+    ratios = [_cpu_ratio(blocks, model) for blocks in trial.block_cpu]
+    known = [ratio for ratio in ratios if ratio is not None]
+    if len(known) < 2:
+        return None
+    gain = stats.ratio_ci(known)
+    return LocalGain(
+        what=f"CPU per request of the {model} process, {len(known)} pairs of blocks",
+        speedup=gain.ratio,
+        ci=gain.ci,
+        n=gain.n,
+    )
+
+
+def _cpu_ratio(blocks: dict[Arm, Block], model: str) -> float | None:
+    """Return baseline over candidate CPU of one process, or None where it has none to compare."""
+    spent = {arm: block.cpu_s.get(model, 0.0) / block.completed for arm, block in blocks.items()}
+    if min(spent.values()) <= 0:
+        return None
+    return spent["baseline"] / spent["candidate"]

@@ -12,12 +12,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 
 import numpy as np
 
 from layers import equivalence
 from layers.base import Candidate, ChangeClass, Layer, StackView
-from layers.errors import FvecError, Inconclusive, ToolFailed
+from layers.errors import FvecError, Inconclusive, InvalidInput, ToolFailed
 from layers.evidence import (
     ArmLoad,
     Block,
@@ -26,7 +28,6 @@ from layers.evidence import (
     GateResult,
     Iteration,
     LoadTest,
-    LocalGain,
     Look,
     NoiseFloor,
     Pair,
@@ -34,11 +35,12 @@ from layers.evidence import (
 )
 from layers.gates.correctness import Comparison, Limits, compare
 from layers.gates.referee import Referee
+from layers.manifest import MANIFEST_PATH, Manifest
 from layers.measure import stats
 from layers.measure.checks import percentiles
-from layers.measure.launch import Arm, Bench, DoesNotServe, Launch, Recorded
+from layers.measure.launch import Bench, DoesNotServe, Launch, Recorded
 from layers.measure.load import LoadResult
-from layers.trial import Trial, TrialEnded
+from layers.trial import Trial, TrialEnded, process_gain
 
 COMMIT_REQUESTS = 1000  # of the recording, per arm: the least that a p99 is printed for
 COMMIT_SEGMENTS = 4
@@ -129,7 +131,7 @@ class Verifier:
         """Build the candidate; its own failure to build is a verdict, the baseline's is not."""
         try:
             self._build(patched)
-        except ToolFailed as error:
+        except (InvalidInput, ToolFailed) as error:
             raise TrialEnded(Verdict.REJECTED, "build_failed", error.message) from error
 
     def _correctness(self, trial: Trial, launch: Launch, baseline: StackView) -> None:
@@ -213,7 +215,7 @@ class Verifier:
 
     def _local(self, trial: Trial, layer: Layer, baseline: StackView, patched: StackView) -> None:
         """Take the layer's own measurement, else the CPU of the changed model's process."""
-        trial.local = layer.verify(trial.candidate, baseline, patched) or _process_gain(trial)
+        trial.local = layer.verify(trial.candidate, baseline, patched) or process_gain(trial)
         if trial.local is not None and trial.local.ci[1] < 1:
             detail = f"{trial.local.what}: {trial.local.speedup:.3g} times"
             trial.pass_or_end(
@@ -265,12 +267,36 @@ class Verifier:
         )
 
 
+def protected_files(manifest: Manifest) -> tuple[str, ...]:
+    """Return files and globs that judge a candidate, relative to the root: it may not touch them.
+
+    What a build step makes the traffic of counts where it lies in the folder of the traffic.
+    """
+    specs = (manifest.correctness.referee, manifest.correctness.metric)
+    judges = [spec.partition(":")[0] for spec in specs if spec]
+    folder = PurePosixPath(manifest.traffic.requests).parent
+    inputs = [name for step in manifest.stack.build for name in step.inputs]
+    return (
+        str(MANIFEST_PATH),
+        manifest.traffic.requests,
+        manifest.traffic.arrivals,
+        *judges,
+        *(name for name in inputs if folder.parts and folder in PurePosixPath(name).parents),
+    )
+
+
+def _among(file: str, patterns: Sequence[str]) -> bool:
+    """Whether a pattern names the file, or a folder that it is in."""
+    places = [file, *map(str, PurePosixPath(file).parents)]
+    return any(fnmatchcase(place, pattern) for pattern in patterns for place in places)
+
+
 def _paths_gate(candidate: Candidate, protected: Sequence[str]) -> Gate:
     """Refuse no patch, one that touches what judges it, and a config change that is code."""
     files = sorted(candidate.edit.files)
     if not candidate.patch:
         return Gate(name="paths", result=GateResult.FAIL, reason="no_op_edit")
-    guarded = [f for f in files if f in protected or f.startswith(PROTECTED)]
+    guarded = [f for f in files if f.startswith(PROTECTED) or _among(f, protected)]
     if guarded:
         return Gate(
             name="paths",
@@ -299,30 +325,6 @@ def _gain_gate(result: GateResult, reason: str, trial: Trial) -> Gate:
         f"z {look.z:.1f} against {look.boundary:.1f}"
     )
     return Gate(name="gain", result=result, reason=reason, detail=detail)
-
-
-def _process_gain(trial: Trial) -> LocalGain | None:
-    """Return the ratio of CPU per request of the changed model's process, over all pairs."""
-    model = trial.candidate.hypothesis.model
-    ratios = [_cpu_ratio(blocks, model) for blocks in trial.block_cpu]
-    known = [ratio for ratio in ratios if ratio is not None]
-    if len(known) < 2:
-        return None
-    gain = stats.ratio_ci(known)
-    return LocalGain(
-        what=f"CPU per request of the {model} process, {len(known)} pairs of blocks",
-        speedup=gain.ratio,
-        ci=gain.ci,
-        n=gain.n,
-    )
-
-
-def _cpu_ratio(blocks: dict[Arm, Block], model: str) -> float | None:
-    """Return baseline over candidate CPU of one process, or None where it has none to compare."""
-    spent = {arm: block.cpu_s.get(model, 0.0) / block.completed for arm, block in blocks.items()}
-    if min(spent.values()) <= 0:
-        return None
-    return spent["baseline"] / spent["candidate"]
 
 
 def load_test(

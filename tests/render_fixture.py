@@ -319,6 +319,7 @@ def accepted_iteration() -> Iteration:
         branch="fvec/lookups-one-pass/features",
         commit="91c22e7f3f6a2b55f0d1c7be2e0c8b8a93f4d102",
         base_commit=BASE,
+        outputs_compared=3_052,
         explanation="`get_input_tensor_by_name` scans the request's inputs from the start on "
         "every call, so reading n inputs costs n * n / 2 comparisons. The rewrite walks "
         "`request.inputs()` once per request and keeps a dictionary from name to tensor.\n\n"
@@ -499,9 +500,11 @@ def run_report() -> RunReport:
             p99_ratio=3.11,
             p99_ci=(2.74, 3.58),
             p99_rate=41.3,
+            p99_requests=1_000,
             slo_p99_ms=SLO_MS,
             cpu_ratio=3.75,
             cpu_ci=(3.68, 3.83),
+            cpu_pairs=4,
         ),
         pull_requests=[
             PullRequestRecord(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from bot.render import numbers, text
 from bot.render.markdown import table
 from bot.render.text import code, inline
+from layers.base import ChangeClass
 
 if TYPE_CHECKING:
     from layers.evidence import (
@@ -75,8 +76,8 @@ def why_slow(evidence: EvidenceFile) -> str:
         parts.append(table(["process", "place", "share of server CPU"], rows, right="llr"))
         parts.append(
             f"{inline(record.tool)} on the live server processes, {numbers.number(record.cpu_s)} "
-            f"CPU seconds over {numbers.count(record.requests)} requests, before the first change "
-            f"of the run. Raw file: {code(_near(record.raw), 200)}."
+            f"CPU seconds over {numbers.count(record.requests)} requests, on the baseline of this "
+            f"change. Raw file: {code(_near(record.raw), 200)}."
         )
     return "\n\n".join(parts)
 
@@ -111,6 +112,11 @@ def equivalence(iteration: Iteration) -> str:
         note += (
             " The last two columns are the largest and the 99.9th percentile error against the "
             f"float64 referee, over {numbers.count(most)} requests."
+        )
+    if iteration.outputs_compared:
+        note += (
+            " The table is of requests sent one at a time, mutated ones included; with every timed "
+            f"answer of both arms {numbers.count(iteration.outputs_compared)} were compared."
         )
     return table(head, rows, right="llrrrrrrrrr") + "\n\n" + note
 
@@ -212,6 +218,9 @@ def _outputs(iteration: Iteration) -> str:
         return "no outputs were compared"
     requests = numbers.count(max(row.requests for row in rows))
     differing = sum(row.differing for row in rows)
+    if not differing and iteration.hypothesis.change_class is ChangeClass.EXACT:
+        compared = numbers.count(iteration.outputs_compared)
+        return f"every output is bit-identical on {compared} answers, every timed one among them"
     if not differing:
         return f"every output is bit-identical on {requests} requests"
     elements = numbers.count(sum(row.elements for row in rows))

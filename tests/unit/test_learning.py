@@ -1,0 +1,241 @@
+"""What a run learned goes to a branch of its own, in a real repository."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from knowledge.cards import Finding
+from knowledge.store import builtin_directory, load_cards
+from layers import git, learning
+from layers.base import Ground, LayerName
+from layers.errors import InvalidInput
+from layers.evidence import Iteration, Verdict
+from layers.sampling import Past
+from layers.stack import Stack
+from tests.render_fixture import accepted_iteration
+from tests.unit.test_loop import hypothesis
+
+CARD = "knowledge/cookbook/features/lookups-one-pass.yaml"
+BRANCH = "fvec/knowledge"
+
+
+def finding(**changes: object) -> Finding:
+    values: dict[str, object] = {
+        "date": date(2026, 1, 2),
+        "stack": "tiny",
+        "commit": "a" * 40,
+        "verdict": "accepted",
+        "reason": "gain_confirmed",
+        "gain": 1.4,
+        "ci": (1.3, 1.5),
+        "hardware": "two cores",
+        "run": "run-1",
+    }
+    return Finding.model_validate(values | changes)
+
+
+def run_git(root: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=Reviewer", "-c", "user.email=reviewer@example.com"]
+    done = subprocess.run(
+        ["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def refine(root: Path, out: Path, **findings: Finding):
+    """One run's end: read the cards as a run does, merge the findings into them."""
+    with Stack.open(root) as stack:
+        cards = load_cards(builtin_directory(), *learning.knowledge_folders(stack, out))
+        by_id = {name.replace("_", "-"): found for name, found in findings.items()}
+        return learning.refine(stack, cards, by_id, out)
+
+
+def branch_cards(root: Path, tmp_path: Path):
+    with Stack.open(root) as stack:
+        return load_cards(*learning.knowledge_folders(stack, tmp_path / "reading"))
+
+
+def commit_on_branch(root: Path, tmp_path: Path, old: str, new: str) -> None:
+    """A reviewer edits the card on the bot's branch."""
+    place = tmp_path / "reviewing"
+    run_git(root, "worktree", "add", "--quiet", str(place), BRANCH)
+    text = (place / CARD).read_text()
+    assert text.count(old) == 1
+    (place / CARD).write_text(text.replace(old, new))
+    run_git(place, "commit", "--quiet", "--all", "--message", "Say it better")
+    run_git(root, "worktree", "remove", str(place))
+
+
+def test_findings_are_committed_on_a_branch_and_the_checkout_is_untouched(tiny_repo, tmp_path):
+    head = run_git(tiny_repo, "rev-parse", "HEAD")
+    record = refine(tiny_repo, tmp_path / "out", lookups_one_pass=finding())
+    assert record.model_dump() == {"branch": BRANCH, "cards_changed": [CARD]}
+    assert run_git(tiny_repo, "rev-parse", "HEAD") == head
+    assert run_git(tiny_repo, "status", "--porcelain") == ""
+    assert run_git(tiny_repo, "diff", "--name-only", "main", BRANCH).split() == [CARD]
+    subject, *body = run_git(tiny_repo, "log", "-1", "--format=%B", BRANCH).split("\n")
+    assert subject == "Refine 1 card from run run-1"
+    assert "lookups-one-pass: accepted (gain_confirmed)" in body
+    assert run_git(tiny_repo, "worktree", "list").count("\n") == 1
+
+
+def test_the_packaged_card_is_copied_whole_and_only_its_findings_are_new(tiny_repo, tmp_path):
+    refine(tiny_repo, tmp_path / "out", lookups_one_pass=finding())
+    packaged = builtin_directory() / "cookbook/features/lookups-one-pass.yaml"
+    text = run_git(tiny_repo, "show", f"{BRANCH}:{CARD}")
+    kept = packaged.read_text().replace("findings: []\n", "")
+    assert text.startswith(kept.rstrip("\n"))
+    (card,) = branch_cards(tiny_repo, tmp_path).cookbook
+    assert card.findings == [finding()]
+
+
+def test_a_second_run_refines_the_cards_of_the_branch(tiny_repo, tmp_path):
+    refine(tiny_repo, tmp_path / "one", lookups_one_pass=finding())
+    first = run_git(tiny_repo, "rev-parse", BRANCH).strip()
+    second = finding(date=date(2026, 2, 2), commit="b" * 40, run="run-2", verdict="rejected")
+    refine(tiny_repo, tmp_path / "two", lookups_one_pass=second)
+    (card,) = branch_cards(tiny_repo, tmp_path).cookbook
+    assert card.findings == [second, finding()]
+    assert run_git(tiny_repo, "rev-parse", f"{BRANCH}~1").strip() == first
+
+
+def test_what_reviewers_write_on_the_branch_is_kept(tiny_repo, tmp_path):
+    refine(tiny_repo, tmp_path / "one", lookups_one_pass=finding())
+    title = next(
+        line
+        for line in run_git(tiny_repo, "show", f"{BRANCH}:{CARD}").splitlines()
+        if line.startswith("title: ")
+    )
+    commit_on_branch(tiny_repo, tmp_path, title, "title: Look inputs up once  # reviewed")
+    reviewed = run_git(tiny_repo, "rev-parse", BRANCH).strip()
+    later = finding(date=date(2026, 2, 2), commit="b" * 40, run="run-2")
+    refine(tiny_repo, tmp_path / "two", lookups_one_pass=later)
+    text = run_git(tiny_repo, "show", f"{BRANCH}:{CARD}")
+    assert "title: Look inputs up once  # reviewed\n" in text
+    assert run_git(tiny_repo, "rev-parse", f"{BRANCH}~1").strip() == reviewed
+    (card,) = branch_cards(tiny_repo, tmp_path).cookbook
+    assert [found.run for found in card.findings] == ["run-2", "run-1"]
+
+
+def test_after_the_merge_the_branch_starts_from_the_stack_again(tiny_repo, tmp_path):
+    refine(tiny_repo, tmp_path / "one", lookups_one_pass=finding())
+    run_git(tiny_repo, "merge", "--quiet", "--no-ff", "--message", "Learn", BRANCH)
+    text = (tiny_repo / CARD).read_text()
+    (tiny_repo / CARD).write_text(f"# kept by its owners\n{text}")
+    run_git(tiny_repo, "commit", "--quiet", "--all", "--message", "Own it")
+    later = finding(date=date(2026, 2, 2), commit="b" * 40, run="run-2")
+    refine(tiny_repo, tmp_path / "two", lookups_one_pass=later)
+    assert run_git(tiny_repo, "rev-parse", f"{BRANCH}~1") == run_git(tiny_repo, "rev-parse", "main")
+    assert run_git(tiny_repo, "show", f"{BRANCH}:{CARD}").startswith("# kept by its owners\n")
+
+
+def test_a_card_that_the_repository_keeps_elsewhere_is_refined_there(tiny_repo, tmp_path):
+    own = tiny_repo / "knowledge/ours.yaml"
+    own.parent.mkdir()
+    own.write_bytes((builtin_directory() / "cookbook/features/lookups-one-pass.yaml").read_bytes())
+    run_git(tiny_repo, "add", "--all")
+    run_git(tiny_repo, "commit", "--quiet", "--message", "Keep the card")
+    record = refine(tiny_repo, tmp_path / "out", lookups_one_pass=finding())
+    assert record.cards_changed == ["knowledge/ours.yaml"]
+    (card,) = branch_cards(tiny_repo, tmp_path).cookbook
+    assert card.findings == [finding()]
+
+
+def test_a_finding_of_an_unknown_card_makes_no_commit(tiny_repo, tmp_path):
+    record = refine(tiny_repo, tmp_path / "out", no_such_card=finding())
+    assert record.model_dump() == {"branch": None, "cards_changed": []}
+    assert run_git(tiny_repo, "branch", "--list", BRANCH) == ""
+
+
+def test_a_branch_that_was_never_the_bots_is_left_alone(tiny_repo, tmp_path):
+    run_git(tiny_repo, "branch", BRANCH)
+    before = run_git(tiny_repo, "rev-parse", BRANCH)
+    with pytest.raises(InvalidInput, match="the bot never committed to it"):
+        refine(tiny_repo, tmp_path / "out", lookups_one_pass=finding())
+    assert run_git(tiny_repo, "rev-parse", BRANCH) == before
+
+
+def test_findings_weigh_the_sampling_of_layers(tiny_repo, tmp_path):
+    refine(tiny_repo, tmp_path / "out", lookups_one_pass=finding(), queue_delay=finding())
+    assert sorted(learning.past(branch_cards(tiny_repo, tmp_path)), key=lambda p: p.layer) == [
+        Past(LayerName.CONFIG, Verdict.ACCEPTED),
+        Past(LayerName.FEATURES, Verdict.ACCEPTED),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        ("rejected", "lookups-one-pass: rejected on 2026-01-02 at aaaaaaaaaaaa (below_floor)"),
+        ("accepted", None),
+        ("inconclusive", None),
+        ("failed", None),
+    ],
+)
+def test_only_a_rejection_on_the_same_ground_refutes(tiny_repo, tmp_path, verdict, told):
+
+    refine(
+        tiny_repo,
+        tmp_path / "out",
+        lookups_one_pass=finding(verdict=verdict, reason="below_floor"),
+    )
+    known = branch_cards(tiny_repo, tmp_path)
+    ground = Ground(date(2026, 1, 20), "tiny", "b" * 40, "two cores")
+    assert learning.refuted_by(known, ground)(hypothesis("lookups-one-pass")) == told
+    elsewhere = Ground(date(2026, 1, 20), "other", "b" * 40, "two cores")
+    assert learning.refuted_by(known, elsewhere)(hypothesis("lookups-one-pass")) is None
+
+
+def test_the_base_of_a_pull_request_is_the_branch_that_is_checked_out(tiny_repo):
+    with Stack.open(tiny_repo) as stack:
+        assert learning.base_branch(stack) == "main"
+    run_git(tiny_repo, "checkout", "--quiet", "--detach")
+    with Stack.open(tiny_repo) as stack:
+        assert learning.base_branch(stack) == stack.commit
+
+
+def test_the_commits_on_the_branch_are_the_bots(tiny_repo, tmp_path):
+    refine(tiny_repo, tmp_path / "out", lookups_one_pass=finding())
+    assert run_git(tiny_repo, "log", "-1", "--format=%ce", BRANCH).strip() == git.BOT_EMAIL
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A layer whose finding is the iteration's verdict and model."""
+
+    def refine(self, iteration, ground):
+        if iteration.verdict is Verdict.FAILED:
+            return None
+        model = iteration.hypothesis.model
+        return finding(verdict=iteration.verdict.value, reason=model, commit=ground.commit)
+
+
+def tried(number: int, card: str, model: str, verdict: Verdict) -> Iteration:
+    base = accepted_iteration()
+    hypothesis = base.hypothesis.model_copy(update={"model": model})
+    update = {"n": number, "card": card, "hypothesis": hypothesis, "verdict": verdict}
+    return base.model_copy(update=update)
+
+
+def test_an_acceptance_on_one_model_outlives_a_rejection_on_another():
+    ground = Ground(date(2026, 1, 2), "tiny", "c" * 40, "two cores")
+    found = learning.findings(
+        [
+            tried(1, "one", "a", Verdict.ACCEPTED),
+            tried(2, "one", "b", Verdict.REJECTED),
+            tried(3, "two", "a", Verdict.REJECTED),
+            tried(4, "two", "b", Verdict.INCONCLUSIVE),
+            tried(5, "three", "a", Verdict.FAILED),
+        ],
+        {LayerName.FEATURES: Taught()},
+        ground,
+    )
+    assert {card: (f.verdict, f.reason) for card, f in found.items()} == {
+        "one": ("accepted", "a"),
+        "two": ("inconclusive", "b"),
+    }

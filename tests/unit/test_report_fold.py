@@ -1,0 +1,72 @@
+"""The report is a fold of the journal, whole or cut anywhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from layers import report
+from layers.errors import InvalidInput
+from layers.journal import Entry, Journal, read
+from tests.render_fixture import evidence, run_report
+
+REPORT = run_report()
+HEAD = ("run_id", "started_at", "seed", "stack", "environment")
+
+
+@pytest.fixture(scope="module")
+def entries(tmp_path_factory) -> list[Entry]:
+    """The journal of the fixture's run, as `layers.run` writes one, read back from its file."""
+    path = tmp_path_factory.mktemp("run") / "journal.jsonl"
+    opened, data = Journal(path), REPORT.model_dump(mode="json")
+    opened.append("run_started", {name: data[name] for name in HEAD})
+    opened.append("noise", {**data["noise"], "sustained": None, "tail": None})
+    opened.append("profile", data["profile"])
+    for block in evidence().blocks:
+        opened.append("block", block)
+    for number in range(REPORT.blocks_void):
+        opened.append("block", evidence().blocks[number].model_copy(update={"void": "errors"}))
+    for line in REPORT.sampled:
+        opened.append("sampled", line)
+    for iteration in REPORT.iterations:
+        opened.append("candidate", {"n": iteration.n, "branch": "b", "commit": "c", "patch": ""})
+        for look in iteration.looks:
+            opened.append("look", look)
+        opened.append("iteration", iteration)
+        opened.append("profile", {**data["profile"], "requests": 1})  # a later one
+    opened.append("not_tried", REPORT.not_tried)
+    opened.append("total", data["total"])
+    opened.append("noise", data["noise"])
+    for pull in REPORT.pull_requests:
+        opened.append("pull_request", pull)
+    opened.append("knowledge", REPORT.knowledge)
+    opened.append("run_finished", {"conclusion": REPORT.conclusion, "wall_s": REPORT.wall_s})
+    opened.close()
+    return read(path)
+
+
+def test_the_report_rebuilt_from_the_file_is_the_report(entries):
+    assert report.fold(entries) == REPORT
+
+
+def test_a_journal_cut_after_any_entry_folds_to_what_was_known_then(entries):
+    for end in range(1, len(entries)):
+        cut = report.fold(entries[:end])
+        kinds = [entry.kind for entry in entries[:end]]
+        assert cut.conclusion == "killed before the end"
+        assert cut.stack == REPORT.stack
+        assert cut.iterations == REPORT.iterations[: kinds.count("iteration")]
+        assert cut.pull_requests == REPORT.pull_requests[: kinds.count("pull_request")]
+        assert (cut.total is None) == ("total" not in kinds)
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_journal_without_its_beginning_is_refused(entries, start):
+    with pytest.raises(InvalidInput, match="does not begin with run_started"):
+        report.fold(entries[1:] if start else [])
+
+
+def test_blocks_are_those_among_the_entries_void_ones_included(entries):
+    found = report.blocks(entries)
+    assert found[: len(evidence().blocks)] == evidence().blocks
+    assert [block.void for block in found].count("errors") == REPORT.blocks_void
+    assert report.blocks(entries[:3]) == []
