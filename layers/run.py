@@ -68,7 +68,7 @@ def run(
     def on_block(block: Block) -> None:
         opened[0].append("block", block)
 
-    with open_session(path, options, events, on_block) as session, ExitStack() as undo:
+    with open_session(path, options, events, on_block, afresh=True) as session, ExitStack() as undo:
         opened.append(Journal(session.out / JOURNAL_FILE))
         undo.callback(opened[0].close)
         try:
@@ -158,7 +158,7 @@ class _Run:
         self.journal.append("not_tried", [*state.not_tried, *refusals])
         accepted = [i for i in state.iterations if i.verdict is Verdict.ACCEPTED]
         if accepted:
-            self._total(state)
+            conclusion += self._total(state)
         pulls = self._publish(state, accepted)
         self._refine(state)
         conclusion = f"{_opened(pulls)}; {conclusion}"
@@ -275,18 +275,21 @@ class _Run:
 
     # --- after the loop -----------------------------------------------------------------------
 
-    def _total(self, state: LoopState) -> None:
-        """Measure one start against one end; the run stands without it if the machine is noisy."""
+    def _total(self, state: LoopState) -> str:
+        """Measure one start against one end; return what the conclusion says of it if that fails.
+
+        The run stands without it: each gain was measured beside its own baseline.
+        """
         try:
             totals = total.measure_total(
                 self.session.bench, self.session.view, state.base, TOTAL_BUDGET
             )
         except FvecError as error:
-            self.events.note(f"the total could not be measured: {error.message}")
-            return
+            return f"; the total could not be measured: {error.message.partition(chr(10))[0]}"
         self.journal.append("total", totals.total)
         work = self._noise_of_work()
         self.journal.append("noise", Noise(work=work, sustained=totals.sustained, tail=totals.tail))
+        return ""
 
     def _publish(self, state: LoopState, accepted: Sequence[Iteration]) -> list[PullRequestRecord]:
         """Open one pull request per accepted candidate, each on top of the one before."""

@@ -31,10 +31,10 @@ from layers.evidence import (
     StackRecord,
 )
 from layers.journal import JOURNAL_FILE
-from layers.manifest import MANIFEST_PATH
+from layers.manifest import MANIFEST_PATH, Manifest
 from layers.measure.blocks import BlockContext, rate_block
 from layers.measure.checks import ENVIRONMENT
-from layers.measure.launch import RECORDED_LIMITS, Bench
+from layers.measure.launch import RECORDED_LIMITS, Bench, Served
 from layers.measure.load import LoadGenerator
 from layers.profiler import OUTSIDE_PYTHON, profile
 from layers.publishing import ForgeOpener
@@ -43,7 +43,6 @@ from layers.traffic import Traffic, decode_response
 from layers.triton import pbtxt
 from layers.triton.client import Client
 from layers.triton.environment import ServerEnvironment, ensure
-from layers.triton.server import Deployment
 
 BLOCK_S = 3.0  # wanted length of a work block of the unmodified stack
 MIN_BLOCK_REQUESTS = 60
@@ -118,7 +117,7 @@ class Session:
             self.bench.warm(deployment)
             return self.profile_running(deployment, view, name)
 
-    def profile_running(self, deployment: Deployment, view: StackView, name: str) -> Profile:
+    def profile_running(self, deployment: Served, view: StackView, name: str) -> Profile:
         """Profile a running deployment under the work load."""
         blocks = max(1, round(PROFILE_S / BLOCK_S))
 
@@ -133,21 +132,29 @@ class Session:
 
 @contextmanager
 def open_session(
-    path: Path, options: RunOptions, events: Events, on_block: Callable[[Block], None]
+    path: Path,
+    options: RunOptions,
+    events: Events,
+    on_block: Callable[[Block], None],
+    *,
+    afresh: bool = False,
 ) -> Iterator[Session]:
     """Open the stack at `path` and its instruments; `on_block` receives every measured block.
+
+    `afresh` says that servers will be started: a user's own running one will not do.
 
     Raises InvalidInput, Missing or ToolFailed with what to do; the repository stays untouched.
     """
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     with Stack.open(path) as stack:
-        _refuse_remote(stack)
+        if afresh:
+            _refuse_remote(stack.manifest)
         requirements = stack.manifest.stack.requirements
         env = ensure(stack.root / requirements if requirements else None, allow_install=False)
         out = _prepared(options.out)
         events.phase("build", f"{stack.name} at {stack.commit[:12]}")
         worktree = stack.worktree(stack.commit, out / "worktrees")
-        view = stack.view(worktree, env)
+        view = _seen(stack.view(worktree, env), stack)
         _check_configs(view)
         _build(stack, worktree, env)
         traffic = Traffic.load(worktree, stack.manifest.traffic)
@@ -178,7 +185,7 @@ def open_session(
 
 
 @contextmanager
-def settled(session: Session) -> Iterator[tuple[Session, Deployment]]:
+def settled(session: Session) -> Iterator[tuple[Session, Served]]:
     """Serve the unmodified stack, checked, the blocks sized to it.
 
     Raises InvalidInput when it does not serve, and as `_settle` does.
@@ -196,7 +203,7 @@ def settled(session: Session) -> Iterator[tuple[Session, Deployment]]:
         yield _settle(session, deployment), deployment
 
 
-def _settle(session: Session, deployment: Deployment) -> Session:
+def _settle(session: Session, deployment: Served) -> Session:
     """Check the traffic against the served model, and size the blocks; on the running baseline.
 
     Raises InvalidInput when the traffic does not fit the model's inputs, or when the baseline
@@ -220,7 +227,7 @@ def _settle(session: Session, deployment: Deployment) -> Session:
     return sized
 
 
-def _check_slo(session: Session, deployment: Deployment) -> None:
+def _check_slo(session: Session, deployment: Served) -> None:
     """Replay part of the recording on the baseline; it must meet the SLO that it is judged by.
 
     Said to be missed only by a block that no neighbour disturbed; a stack that falls behind the
@@ -252,7 +259,7 @@ def _check_slo(session: Session, deployment: Deployment) -> None:
         )
 
 
-def outputs_of(session: Session, deployment: Deployment) -> frozenset[str]:
+def outputs_of(session: Session, deployment: Served) -> frozenset[str]:
     """Return the names of the entry model's outputs, from a real answer."""
     with Client(deployment.grpc) as client:
         return frozenset(decode_response(client.infer(session.traffic.requests[0])))
@@ -291,15 +298,6 @@ def generator_cpus(server_cpus: Sequence[int] | None) -> list[int]:
     """Return the CPUs left for the load generator: those that the server is not pinned to."""
     usable = sorted(os.sched_getaffinity(0))
     return [cpu for cpu in usable if cpu not in (server_cpus or ())] or usable
-
-
-def _refuse_remote(stack: Stack) -> None:
-    if stack.manifest.server.address:
-        raise InvalidInput(
-            "server.address names a running server, which cannot be started afresh",
-            at=Location(Path(MANIFEST_PATH)),
-            hint="remove server.address: fvec then starts a server of its own",
-        )
 
 
 def _build(stack: Stack, worktree: Path, env: ServerEnvironment) -> None:
@@ -344,3 +342,18 @@ def _prepared(out: Path) -> Path:
     for name in ("load", "logs", "profiles", "worktrees"):
         shutil.rmtree(out / name, ignore_errors=True)
     return out
+
+
+def _seen(view: StackView, stack: Stack) -> StackView:
+    """Return the view; of a running server, whose processes run the checkout's own files."""
+    return replace(view, root=stack.root) if stack.manifest.server.address else view
+
+
+def _refuse_remote(manifest: Manifest) -> None:
+    if manifest.server.address:
+        raise InvalidInput(
+            "server.address names a running server, which cannot be started afresh",
+            at=Location(Path(MANIFEST_PATH)),
+            hint="`fvec plan` and `fvec measure` work on it; for `fvec run` remove the address, "
+            "and fvec starts a server of its own",
+        )

@@ -25,9 +25,11 @@ from layers.measure.blocks import BlockContext, rate_block, work_block
 from layers.measure.checks import ENVIRONMENT, Limits
 from layers.measure.load import LoadGenerator, LoadResult
 from layers.triton.environment import ServerEnvironment
+from layers.triton.remote import RemoteDeployment
 from layers.triton.server import Deployment
 
 Arm: TypeAlias = Literal["baseline", "candidate"]
+Served: TypeAlias = Deployment | RemoteDeployment
 ARMS: tuple[Arm, Arm] = ("baseline", "candidate")
 
 WARM_REQUESTS = 32  # per arm and launch: first calls allocate, page in and fill caches
@@ -63,18 +65,25 @@ class Bench:
         known = len(self.load.traffic.requests)
         return self.rng.permutation(known)[: self.block_requests].astype(np.int64)
 
-    def deploy(self, view: StackView, name: str, *, probed: bool = True) -> Deployment:
-        """Return a deployment of `view`, not yet started; `probed`: by a real request."""
+    def deploy(self, view: StackView, name: str, *, probed: bool = True) -> Served:
+        """Return a deployment of `view`, not yet started; `probed`: by a real request.
+
+        With `server.address` it is the user's own running server, whatever the view: such a
+        server can be planned for and measured against itself, and `layers.run.run` refuses it.
+        """
+        probe = self.load.traffic.requests[0] if probed else None
+        if self.manifest.server.address:
+            return RemoteDeployment(self.manifest.server.address, probe=probe)
         return Deployment(
             view,
             self.env,
             cpus=self.manifest.server.cpus,
             log_dir=self.log_dir / name,
             start_timeout_s=self.manifest.server.start_timeout_s,
-            probe=self.load.traffic.requests[0] if probed else None,
+            probe=probe,
         )
 
-    def warm(self, deployment: Deployment) -> None:
+    def warm(self, deployment: Served) -> None:
         """Serve a few requests that nobody measures."""
         order = self.draw()[:WARM_REQUESTS]
         self.load.closed(deployment.grpc, order, self.manifest.traffic.in_flight)
@@ -113,7 +122,7 @@ class Launch:
         self._views = {"baseline": baseline, "candidate": candidate}
         self._label = label
         self._undo = ExitStack()
-        self._arms: dict[Arm, Deployment] = {}
+        self._arms: dict[Arm, Served] = {}
         self._pairs = 0
         self._void = 0
 
@@ -138,7 +147,7 @@ class Launch:
             deployment.begin_stop()
         self._undo.close()
 
-    def arm(self, arm: Arm) -> Deployment:
+    def arm(self, arm: Arm) -> Served:
         """Return the running deployment of one arm."""
         return self._arms[arm]
 
@@ -165,7 +174,7 @@ class Launch:
             self._bench.events.progress(number, segments, "segments of recorded traffic")
         return recorded
 
-    def _start(self, undo: ExitStack, arm: Arm, deployment: Deployment) -> Deployment:
+    def _start(self, undo: ExitStack, arm: Arm, deployment: Served) -> Served:
         try:
             undo.enter_context(deployment)
         except (InvalidInput, ToolFailed) as error:

@@ -53,6 +53,9 @@ class RemoteDeployment:
         """Close the connection; the server goes on."""
         self.client.close()
 
+    def begin_stop(self) -> None:
+        """Do nothing: the server is its owner's."""
+
     def pids(self) -> dict[str, int]:
         """Return the process id of each Python-backend model, of the youngest if several."""
         return processes.newest(processes.stubs_of(self._process()))
