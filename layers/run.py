@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,6 @@ from layers.evidence import (
     Verdict,
 )
 from layers.gates.correctness import Limits
-from layers.gates.referee import Referee
 from layers.journal import JOURNAL_FILE, Journal
 from layers.loop import LoopState, run_loop
 from layers.manifest import MANIFEST_PATH, Manifest
@@ -42,7 +41,7 @@ from layers.publishing import Publisher
 from layers.registry import LAYERS
 from layers.sampling import Past, rank
 from layers.session import RunOptions, Session, open_session, profile_record, settled
-from layers.verify import Rules, Verifier, protected_files
+from layers.verify import Rules, Verifier, protected_files, referee_of
 
 __all__ = ["RunOptions", "measure", "plan", "run"]
 
@@ -188,7 +187,7 @@ class _Run:
             self.session.bench,
             rules,
             build=lambda view: self.session.stack.build(view.root, self.session.env),
-            referee=_referee(manifest, self.session.out / "logs" / "referee.log"),
+            referee=referee_of(manifest, self.session.out / "logs" / "referee.log"),
             on_look=lambda look: self.journal.append("look", look),
         )
         return noise
@@ -276,10 +275,7 @@ class _Run:
     # --- after the loop -----------------------------------------------------------------------
 
     def _total(self, state: LoopState) -> str:
-        """Measure one start against one end; return what the conclusion says of it if that fails.
-
-        The run stands without it: each gain was measured beside its own baseline.
-        """
+        """Measure one start against one end; return what the conclusion says if that fails."""
         try:
             totals = total.measure_total(
                 self.session.bench, self.session.view, state.base, TOTAL_BUDGET
@@ -380,13 +376,6 @@ def _layers(
             hint=f"layers: {', '.join(name.value for name in registry)}; see `layers` in {MANIFEST_PATH}",
         )
     return [registry[name] for name in wanted]
-
-
-def _referee(manifest: Manifest, log: Path) -> Callable[[StackView], Referee] | None:
-    spec = manifest.correctness.referee
-    if spec is None:
-        return None
-    return lambda view: Referee(spec, view.root, view.server_python, log=log)
 
 
 def _ignored(_block: Block) -> None:

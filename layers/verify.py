@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -283,6 +283,14 @@ def protected_files(manifest: Manifest) -> tuple[str, ...]:
         *judges,
         *(name for name in inputs if folder.parts and folder in PurePosixPath(name).parents),
     )
+
+
+def referee_of(manifest: Manifest, log: Path) -> Callable[[StackView], Referee] | None:
+    """Return what opens the referee that the manifest names, None where it names none."""
+    spec = manifest.correctness.referee
+    if spec is None:
+        return None
+    return lambda view: Referee(spec, view.root, view.server_python, log=log)
 
 
 def _among(file: str, patterns: Sequence[str]) -> bool:

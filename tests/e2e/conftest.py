@@ -1,0 +1,25 @@
+"""Shorter blocks for whole runs: the same stations in the same order, less of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from layers import calibrate, equivalence, run, session
+from layers.measure.sustained import Budget
+from layers.triton.environment import ServerEnvironment
+
+
+@pytest.fixture(scope="module")
+def short_runs(server_env: ServerEnvironment) -> Iterator[None]:
+    """Make a run of the tiny stack take tens of seconds instead of minutes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "BLOCK_S", 0.6)
+        patch.setattr(session, "PROFILE_S", 1.0)
+        patch.setattr(session, "SLO_REQUESTS", 200)
+        patch.setattr(calibrate, "LAUNCHES", 1)
+        patch.setattr(equivalence, "RECORDED", 40)
+        patch.setattr(equivalence, "MUTATED", 20)
+        patch.setattr(run, "TOTAL_BUDGET", Budget(windows=4, window_s=1.0))
+        yield
