@@ -107,12 +107,12 @@ def _whole_run(total: Total) -> str:
     rows = [[f"sustained rate at p99 at most {slo} ms, open loop", *held]]
     absent = [numbers.ABSENT] * 2
     if total.p99_ratio is not None and total.p99_rate is not None:
-        name = f"p99 at {numbers.per_second(total.p99_rate)}, what the start sustains"
+        name = f"p99 at {numbers.per_second(total.p99_rate)}, which the start surely sustains"
         rows.append(
             [
                 name,
                 _ratio(total.p99_ratio, total.p99_ci),
-                *absent,
+                *_ms(total.p99_ms),
                 _n(total.p99_requests, "requests an arm"),
             ]
         )
@@ -127,6 +127,10 @@ def _whole_run(total: Total) -> str:
         )
     head = ["**whole run**", "better by (95 % interval)", "start", "end", "n"]
     return table(head, rows, right="lrrrr")
+
+
+def _ms(pair: tuple[float, float] | None) -> list[str]:
+    return [numbers.ms(value) for value in pair] if pair else [numbers.ABSENT] * 2
 
 
 def _n(count: int | None, unit: str) -> str:

@@ -50,6 +50,7 @@ class Finding(Strict):
     date: date
     stack: str
     commit: str  # the stack's commit that was the baseline
+    model: str = ""  # that was changed; empty in findings older than this field
     verdict: Literal["accepted", "rejected", "inconclusive", "failed"]
     reason: str
     gain: float | None = None  # end-to-end throughput ratio

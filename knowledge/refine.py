@@ -54,19 +54,24 @@ def still_counts(finding: Finding, ground: Ground) -> bool:
 def is_refuted(
     card: CookbookCard,
     *,
+    model: str,
     stack: str,
     workload: str,
     hardware: str,
     versions: Mapping[str, str],
     today: date,
 ) -> str | None:
-    """Return one line that says why the card is not worth trying again, or None.
+    """Return one line that says why the card is not worth trying again on `model`, or None.
 
     The newest finding that still counts decides, and only a rejection refutes: what was accepted
     and merged is no longer found in the code, and an inconclusive or failed try decided nothing.
     """
     ground = Ground(stack, workload, hardware, versions, today)
-    decided = (f for f in card.findings if f.verdict in {"accepted", "rejected"})
+    decided = (
+        f
+        for f in card.findings
+        if f.model in {"", model} and f.verdict in {"accepted", "rejected"}
+    )
     newest = max(
         (f for f in decided if still_counts(f, ground)), key=lambda f: f.date, default=None
     )
@@ -76,14 +81,14 @@ def is_refuted(
 
 
 def bounded(findings: Sequence[Finding], keep: Finding | None = None) -> list[Finding]:
-    """Return `findings` newest first, one per stack and commit, at most MAX_FINDINGS.
+    """Return `findings` newest first, one per stack, commit and model, at most MAX_FINDINGS.
 
-    Of two with the same stack and commit the first in `findings` stays. Beyond the bound the
+    Of two with the same three the first in `findings` stays. Beyond the bound the
     oldest goes whose stack and verdict a newer one repeats, else the oldest; `keep` never goes.
     """
-    unique: dict[tuple[str, str], Finding] = {}
+    unique: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:
-        unique.setdefault((finding.stack, finding.commit), finding)
+        unique.setdefault((finding.stack, finding.commit, finding.model), finding)
     kept = sorted(unique.values(), key=lambda f: f.date, reverse=True)
     while len(kept) > MAX_FINDINGS:
         others = [i for i, f in enumerate(kept) if f is not keep]
@@ -95,7 +100,7 @@ def bounded(findings: Sequence[Finding], keep: Finding | None = None) -> list[Fi
 def merge_finding(text: str, finding: Finding, path: Path = Path("card.yaml")) -> str:
     """Return the text of a cookbook card with `finding` merged into its findings.
 
-    It replaces an older finding of the same stack and commit. Raises YamlError (naming `path`)
+    It replaces an older finding of the same stack, commit and model. Raises YamlError (naming `path`)
     when the text is no valid card or cannot be edited in place.
     """
     card = loads(text, path, CookbookCard)

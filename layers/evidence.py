@@ -290,10 +290,11 @@ class Total(Record):
     ci: Interval
     start: SustainedArm
     end: SustainedArm
-    p99_ratio: float | None  # start over end at the start's sustained rate
+    p99_ratio: float | None  # start over end, at a rate that the start surely sustains
     p99_ci: Interval | None
     p99_rate: float | None
     p99_requests: int | None = None  # per arm
+    p99_ms: tuple[float, float] | None = None  # start, end
     slo_p99_ms: float
     cpu_ratio: float | None = None
     cpu_ci: Interval | None = None

@@ -22,6 +22,7 @@ def finding(iteration: Iteration, ground: Ground) -> Finding:
         date=ground.date,
         stack=ground.stack,
         commit=iteration.base_commit or ground.commit,
+        model=iteration.hypothesis.model,
         verdict=iteration.verdict.value,
         reason=iteration.reason,
         gain=gain,

@@ -6,7 +6,7 @@ repository, on a branch of their own, so that its owners review knowledge like c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from knowledge.cards import CookbookCard, Finding
@@ -54,6 +54,7 @@ def refuted_by(known: Cards, ground: Ground) -> Callable[[Hypothesis], str | Non
             return None
         return is_refuted(
             card,
+            model=hypothesis.model,
             stack=ground.stack,
             workload=ground.workload,
             hardware=ground.hardware,
@@ -75,25 +76,22 @@ def past(known: Cards) -> list[Past]:
 
 def findings(
     iterations: Iterable[Iteration], layers: Mapping[LayerName, Layer], ground: Ground
-) -> dict[str, Finding]:
-    """Return what each iteration taught, by card.
-
-    A card that was tried on several models has one finding a run: an acceptance counts most, else
-    the newest.
-    """
-    found: dict[str, Finding] = {}
+) -> dict[str, list[Finding]]:
+    """Return what the iterations taught, by card; one finding for each model that it changed."""
+    found: dict[str, list[Finding]] = {}
     for iteration in iterations:
         finding = layers[iteration.layer].refine(iteration, ground)
-        known = found.get(iteration.card)
-        if finding is not None and (known is None or known.verdict != "accepted"):
-            found[iteration.card] = finding
+        if finding is not None:
+            found.setdefault(iteration.card, []).append(finding)
     return found
 
 
-def refine(stack: Stack, known: Cards, found: Mapping[str, Finding], out: Path) -> KnowledgeRecord:
+def refine(
+    stack: Stack, known: Cards, found: Mapping[str, Sequence[Finding]], out: Path
+) -> KnowledgeRecord:
     """Merge findings into their cards in place and commit them on the knowledge branch.
 
-    `found` is by the id of the card; a finding of a card that `known` does not hold is dropped.
+    `found` is by the id of the card; findings of a card that `known` does not hold are dropped.
     The commit goes on top of what reviewers did on the branch. Raises InvalidInput when a card
     cannot be edited in place, or when the branch of that name was never the bot's.
     """
@@ -114,7 +112,7 @@ def refine(stack: Stack, known: Cards, found: Mapping[str, Finding], out: Path) 
 
 
 def _refined(
-    card: CookbookCard, finding: Finding, known: Cards, worktree: Path, stack: Stack
+    card: CookbookCard, found: Sequence[Finding], known: Cards, worktree: Path, stack: Stack
 ) -> tuple[str, bytes]:
     """Return path and new text of one card, in the repository's own folder of cards.
 
@@ -124,17 +122,22 @@ def _refined(
     own = load_cards(folder).paths.get(card.id)
     source = own or known.path_of(card.id)
     place = own or folder / "cookbook" / card.layer / f"{card.id}.yaml"
-    text = merge_finding(source.read_bytes().decode(), finding, source)
+    text = source.read_bytes().decode()
+    for finding in found:
+        text = merge_finding(text, finding, source)
     return str(place.relative_to(worktree)), text.encode()
 
 
-def _edit(files: Mapping[str, bytes], told: Mapping[str, Finding]) -> Edit:
-    run = next(iter(told.values())).run
+def _edit(files: Mapping[str, bytes], told: Mapping[str, Sequence[Finding]]) -> Edit:
+    all_of_it = [(card_id, finding) for card_id, found in told.items() for finding in found]
     return Edit(
         files,
-        summary=f"Refine {len(files)} card{'s' if len(files) != 1 else ''} from run {run}",
+        summary=f"Refine {len(files)} card{'s' if len(files) != 1 else ''} from run "
+        f"{all_of_it[0][1].run}",
         explanation="\n".join(
-            f"{card_id}: {finding.verdict} ({finding.reason})" for card_id, finding in told.items()
+            f"{card_id}{f' on {finding.model}' if finding.model else ''}: "
+            f"{finding.verdict} ({finding.reason})"
+            for card_id, finding in all_of_it
         ),
     )
 

@@ -30,7 +30,7 @@ from layers.evidence import (
     ProfileRecord,
     StackRecord,
 )
-from layers.journal import JOURNAL_FILE
+from layers.journal import JOURNAL_FILE, read
 from layers.manifest import MANIFEST_PATH, Manifest
 from layers.measure.blocks import BlockContext, rate_block
 from layers.measure.checks import ENVIRONMENT
@@ -151,7 +151,7 @@ def open_session(
             _refuse_remote(stack.manifest)
         requirements = stack.manifest.stack.requirements
         env = ensure(stack.root / requirements if requirements else None, allow_install=False)
-        out = _prepared(options.out)
+        out = prepared(options.out)
         events.phase("build", f"{stack.name} at {stack.commit[:12]}")
         worktree = stack.worktree(stack.commit, out / "worktrees")
         view = _seen(stack.view(worktree, env), stack)
@@ -322,17 +322,14 @@ def _check_configs(view: StackView) -> None:
                 raise
 
 
-def _prepared(out: Path) -> Path:
-    """Return the results folder, empty of an earlier plan's or measurement's work files.
+def prepared(out: Path) -> Path:
+    """Return the results folder; what a finished run left there moves to `earlier/`.
 
-    Those of a run are left alone: its report refers to them, and it may still be running.
+    That of an unfinished one is left alone: it may still be running.
     """
     out = out.resolve()
     if (out / JOURNAL_FILE).exists():
-        raise InvalidInput(
-            f"{out / JOURNAL_FILE} exists: another run wrote or writes here",
-            hint="give --out a new directory, or remove the old one",
-        )
+        _archive(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -342,6 +339,22 @@ def _prepared(out: Path) -> Path:
     for name in ("load", "logs", "profiles", "worktrees"):
         shutil.rmtree(out / name, ignore_errors=True)
     return out
+
+
+def _archive(out: Path) -> None:
+    """Move a finished run's own files aside; its forge stays, for pull requests to be updated."""
+    entries = read(out / JOURNAL_FILE)
+    if not entries or entries[-1].kind != "run_finished":
+        raise InvalidInput(
+            f"{out / JOURNAL_FILE} is of a run that did not finish, or still runs",
+            hint="give --out a new directory, or remove the old one",
+        )
+    aside = out / "earlier" / str(entries[0].data["run_id"])
+    aside.mkdir(parents=True, exist_ok=True)
+    for name in (JOURNAL_FILE, "run.json", "report.html", "logs", "profiles"):
+        if (out / name).exists():
+            shutil.rmtree(aside / name, ignore_errors=True)
+            (out / name).replace(aside / name)
 
 
 def _seen(view: StackView, stack: Stack) -> StackView:

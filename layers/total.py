@@ -50,7 +50,9 @@ def measure_total(
             for arm in ARMS
         }
         found = _search(bench, launch, rates, budget)
-        rate = found.arms["baseline"].rate
+        # What the start surely holds: at its estimate it may already be falling behind, and a
+        # queue that grows with the length of the test makes any ratio of p99.
+        rate = found.arms["baseline"].ci[0]
         latencies = _tails(bench, launch, rate)
     gain = found.ratio("candidate", "baseline")
     p99 = stats.bootstrap_quantile_ratio(latencies["baseline"], latencies["candidate"])
@@ -63,6 +65,7 @@ def measure_total(
         p99_ci=p99.ci if p99 else None,
         p99_rate=rate if p99 else None,
         p99_requests=p99.n if p99 else None,
+        p99_ms=_p99_ms(latencies) if p99 else None,
         slo_p99_ms=bench.manifest.slo.p99_ms,
         cpu_ratio=cpu.ratio,
         cpu_ci=cpu.ci,
@@ -116,6 +119,11 @@ def _tails(bench: Bench, launch: Launch, rate: float) -> dict[Arm, np.ndarray]:
         for result in recorded.results[arm]:
             result.discard()
     return latencies
+
+
+def _p99_ms(latencies: dict[Arm, np.ndarray]) -> tuple[float, float]:
+    start, end = (float(np.quantile(latencies[arm], 0.99)) for arm in ARMS)
+    return start, end
 
 
 def _own_floor(half_width: float, windows: int) -> NoiseFloor:

@@ -501,6 +501,7 @@ def run_report() -> RunReport:
             p99_ci=(2.74, 3.58),
             p99_rate=41.3,
             p99_requests=1_000,
+            p99_ms=(52.4, 16.8),
             slo_p99_ms=SLO_MS,
             cpu_ratio=3.75,
             cpu_ci=(3.68, 3.83),

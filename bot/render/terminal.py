@@ -33,7 +33,9 @@ def run(report: RunReport, files: Mapping[str, Path]) -> RenderableType:
             p99 = numbers.times(total.p99_ratio)
             if total.p99_ci:
                 p99 = numbers.times_between(total.p99_ratio, total.p99_ci)
-            parts.append(Text(f"p99 at the start's sustained rate, start over end: {p99}"))
+            parts.append(
+                Text(f"p99 at a rate that the start surely sustains, start over end: {p99}")
+            )
     if report.iterations:
         head = ["#", "layer", "change", "verdict", "why"]
         parts.append(_table(head, map(_iteration, report.iterations), right={0}))

@@ -30,6 +30,7 @@ from layers.triton.server import Deployment
 
 Arm: TypeAlias = Literal["baseline", "candidate"]
 Served: TypeAlias = Deployment | RemoteDeployment
+MeasureBlock: TypeAlias = Callable[[Served, BlockContext], tuple[Block, LoadResult]]
 ARMS: tuple[Arm, Arm] = ("baseline", "candidate")
 
 WARM_REQUESTS = 32  # per arm and launch: first calls allocate, page in and fill caches
@@ -129,7 +130,8 @@ class Launch:
     def __enter__(self) -> Self:
         """Start and warm both arms. DoesNotServe when only the candidate fails to."""
         with ExitStack() as undo:
-            for arm in ARMS:
+            # In random order: measured, the server that is started second runs 1 to 2 % faster.
+            for arm in self._order_of_arms():
                 name = f"{self._label}-{self.number}-{arm}"
                 deployment = self._bench.deploy(self._views[arm], name)
                 self._arms[arm] = self._start(undo, arm, deployment)
@@ -197,18 +199,12 @@ class Launch:
 
     def _pair(self, order: NDArray[np.int64]) -> MeasuredPair | None:
         """Measure one pair; None if one of its blocks is void."""
-        self._pairs += 1
-        blocks: dict[Arm, Block] = {}
-        results: dict[Arm, LoadResult] = {}
-        for position, arm in enumerate(self._order_of_arms(), 1):
-            blocks[arm], results[arm] = work_block(
-                self._arms[arm],
-                self._bench.load,
-                order,
-                self._bench.manifest.traffic.in_flight,
-                self._context(arm, position),
-            )
-            self._bench.on_block(blocks[arm])
+        bench = self._bench
+
+        def measure(served: Served, context: BlockContext) -> tuple[Block, LoadResult]:
+            return work_block(served, bench.load, order, bench.manifest.traffic.in_flight, context)
+
+        blocks, results = self._both(measure)
         if self._any_void(blocks, results):
             return None
         return MeasuredPair(_ratios(blocks), blocks, results)
@@ -217,25 +213,37 @@ class Launch:
         self, recorded: Recorded, order: NDArray[np.int64], arrivals_s: NDArray[np.float64]
     ) -> bool:
         """Measure one segment on both arms; False, and nothing kept, if a block is void."""
-        self._pairs += 1
-        blocks: dict[Arm, Block] = {}
-        results: dict[Arm, LoadResult] = {}
-        for position, arm in enumerate(self._order_of_arms(), 1):
-            blocks[arm], results[arm] = rate_block(
-                self._arms[arm],
-                self._bench.load,
-                order,
-                arrivals_s - arrivals_s[0],
-                self._bench.manifest.slo.p99_ms,
-                replace(self._context(arm, position), limits=RECORDED_LIMITS),
+        bench = self._bench
+
+        def measure(served: Served, context: BlockContext) -> tuple[Block, LoadResult]:
+            context = replace(context, limits=RECORDED_LIMITS)
+            slo_ms = bench.manifest.slo.p99_ms
+            return rate_block(
+                served, bench.load, order, arrivals_s - arrivals_s[0], slo_ms, context
             )
-            self._bench.on_block(blocks[arm])
+
+        blocks, results = self._both(measure)
         if self._any_void(blocks, results):
             return False
         for arm in ARMS:
             recorded.blocks[arm].append(blocks[arm])
             recorded.results[arm].append(results[arm])
         return True
+
+    def _both(self, measure: MeasureBlock) -> tuple[dict[Arm, Block], dict[Arm, LoadResult]]:
+        """Measure one block on each arm, in random order."""
+        self._pairs += 1
+        blocks: dict[Arm, Block] = {}
+        results: dict[Arm, LoadResult] = {}
+        for position, arm in enumerate(self._order_of_arms(), 1):
+            try:
+                blocks[arm], results[arm] = measure(self._arms[arm], self._context(arm, position))
+            except ToolFailed as error:
+                if arm == "candidate" and _has_died(self._arms[arm]):
+                    raise DoesNotServe(error.message, reason="died_under_load") from error
+                raise
+            self._bench.on_block(blocks[arm])
+        return blocks, results
 
     def _any_void(self, blocks: dict[Arm, Block], results: dict[Arm, LoadResult]) -> bool:
         """Count a void pair; Inconclusive when there are too many.
@@ -257,6 +265,15 @@ class Launch:
                 hint="run on a quieter machine, or pin the server with server.cpus",
             )
         return True
+
+
+def _has_died(served: Served) -> bool:
+    """Whether a process of the deployment has ended or was stopped."""
+    try:
+        served.alive()
+    except ToolFailed:
+        return True
+    return False
 
 
 def _check_arm_faults(blocks: dict[Arm, Block]) -> None:

@@ -81,13 +81,14 @@ def test_a_server_that_is_not_ours_to_start(tiny_repo, tmp_path, capsys):
     assert "remove the address" in hint
 
 
-def test_results_of_another_run_are_not_overwritten(tiny_repo, tmp_path, capsys):
+def test_results_of_an_unfinished_run_are_not_overwritten(tiny_repo, tmp_path, capsys):
     out = tmp_path / "out"
     (out / "logs").mkdir(parents=True)
-    for name in ("journal.jsonl", "logs/server.log"):
-        (out / name).write_text("of an earlier run\n")
+    begun = {"v": 1, "seq": 0, "at": "", "kind": "run_started", "data": {"run_id": "r"}}
+    (out / "journal.jsonl").write_text(json.dumps(begun) + "\n")
+    (out / "logs/server.log").write_text("of an earlier run\n")
     message, hint = refused(tiny_repo, out, capsys)
-    assert message == f"{out / 'journal.jsonl'} exists: another run wrote or writes here"
+    assert message == f"{out / 'journal.jsonl'} is of a run that did not finish, or still runs"
     assert hint == "give --out a new directory, or remove the old one"
     assert (out / "logs/server.log").read_text() == "of an earlier run\n"
 

@@ -218,6 +218,7 @@ def test_only_a_rejection_that_nothing_newer_overrules_refutes(
     assert (
         is_refuted(
             card.model_copy(update={"findings": findings}),
+            model="features",
             stack="ads",
             workload="",
             hardware="xeon",
@@ -226,3 +227,12 @@ def test_only_a_rejection_that_nothing_newer_overrules_refutes(
         )
         == reason
     )
+
+
+def test_a_rejection_on_one_model_says_nothing_about_another():
+    card = loads(HEAD, Path("c.yaml"), CookbookCard)
+    rejected = finding(verdict="rejected", model="ranker", date=TODAY)
+    tried = card.model_copy(update={"findings": [rejected]})
+    ground = {"stack": "ads", "workload": "", "hardware": "xeon", "versions": {}, "today": TODAY}
+    assert is_refuted(tried, model="features", **ground) is None
+    assert is_refuted(tried, model="ranker", **ground) is not None
