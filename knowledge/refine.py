@@ -68,9 +68,7 @@ def is_refuted(
     """
     ground = Ground(stack, workload, hardware, versions, today)
     decided = (
-        f
-        for f in card.findings
-        if f.model in {"", model} and f.verdict in {"accepted", "rejected"}
+        f for f in card.findings if f.model in {"", model} and f.verdict in {"accepted", "rejected"}
     )
     newest = max(
         (f for f in decided if still_counts(f, ground)), key=lambda f: f.date, default=None
