@@ -218,6 +218,7 @@ def test_refine_says_what_the_iteration_found(key, stack) -> None:
         date=GROUND.date,
         stack="s",
         commit="a" * 40,
+        model=found.model,
         verdict="rejected",
         reason="below_floor",
         share=found.share,
