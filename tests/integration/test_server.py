@@ -285,13 +285,14 @@ def test_a_path_that_the_backends_shell_would_split_is_refused(
 
 
 HOLDER = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from layers.base import StackView
 from layers.stack import Stack
 from layers.triton.environment import ensure
 from layers.triton.server import Deployment
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored below a shell's "&"
 repository, worktree, logs = map(Path, sys.argv[1:])
 env = ensure(None, allow_install=False)
 view = StackView(worktree, "0" * 40, Stack.open(repository).manifest, env.python)
