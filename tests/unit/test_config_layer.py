@@ -387,6 +387,7 @@ def test_refine_tells_what_an_iteration_taught(values, gain, ci, commit):
         date=date(2026, 1, 2),
         stack="tiny",
         commit=commit,
+        model="m",
         verdict="rejected",
         reason="below_floor",
         gain=gain,
