@@ -19,7 +19,6 @@ from layers.events import Events
 from layers.evidence import (
     Block,
     EvidenceFile,
-    HypothesisRecord,
     Iteration,
     KnowledgeRecord,
     MeasureReport,
@@ -41,6 +40,7 @@ from layers.publishing import Publisher
 from layers.registry import LAYERS
 from layers.sampling import Past, rank
 from layers.session import RunOptions, Session, open_session, profile_record, settled
+from layers.trial import hypothesis_record
 from layers.verify import Rules, Verifier, protected_files, referee_of
 
 __all__ = ["RunOptions", "measure", "plan", "run"]
@@ -352,16 +352,7 @@ def _ranked(hypothesis: Hypothesis, skip: str | None) -> RankedHypothesis:
     return RankedHypothesis(
         layer=hypothesis.layer,
         card=hypothesis.card,
-        hypothesis=HypothesisRecord(
-            title=hypothesis.title,
-            why=hypothesis.why,
-            model=hypothesis.model,
-            share=hypothesis.share,
-            expected_gain=hypothesis.expected_gain,
-            score=hypothesis.score,
-            change_class=hypothesis.change_class,
-            sites=list(hypothesis.sites),
-        ),
+        hypothesis=hypothesis_record(hypothesis),
         skip=skip,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from layers.base import Candidate
+from layers.base import Candidate, Hypothesis
 from layers.evidence import (
     Block,
     EndToEnd,
@@ -68,16 +68,7 @@ class Trial:
             n=self.n,
             layer=hypothesis.layer,
             card=hypothesis.card,
-            hypothesis=HypothesisRecord(
-                title=edit.summary,
-                why=hypothesis.why,
-                model=hypothesis.model,
-                share=hypothesis.share,
-                expected_gain=hypothesis.expected_gain,
-                score=hypothesis.score,
-                change_class=hypothesis.change_class,
-                sites=list(hypothesis.sites),
-            ),
+            hypothesis=hypothesis_record(hypothesis, title=edit.summary),
             verdict=end.verdict,
             reason=end.reason,
             detail=end.detail,
@@ -100,6 +91,20 @@ class Trial:
             files_changed=sorted(edit.files),
             wall_s=wall_s,
         )
+
+
+def hypothesis_record(hypothesis: Hypothesis, *, title: str | None = None) -> HypothesisRecord:
+    """Return a hypothesis as evidence, under the title of its edit once there is one."""
+    return HypothesisRecord(
+        title=title or hypothesis.title,
+        why=hypothesis.why,
+        model=hypothesis.model,
+        share=hypothesis.share,
+        expected_gain=hypothesis.expected_gain,
+        score=hypothesis.score,
+        change_class=hypothesis.change_class,
+        sites=list(hypothesis.sites),
+    )
 
 
 def process_gain(trial: Trial) -> LocalGain | None:
