@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from knowledge.cards import MAX_FINDINGS, CookbookCard, Finding
 from knowledge.yamlfile import YamlError, loads
@@ -22,6 +23,7 @@ from knowledge.yamltree import Node, parse
 
 FRESH_DAYS = 90  # older findings are tried again: drivers, servers and models have moved on
 _WIDTH = 100
+_UNESCAPED = frozenset("\x85\u2028\u2029\ufeff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +191,25 @@ def _render(findings: Sequence[Finding], indent: int) -> str:
 
 
 def _plain(finding: Finding) -> CommentedMap:
-    values = CommentedMap(finding.model_dump(exclude_defaults=True))
+    values = CommentedMap(
+        {key: _escaped(value) for key, value in finding.model_dump(exclude_defaults=True).items()}
+    )
     if finding.ci is not None:
         values["ci"] = CommentedSeq(finding.ci)
         values["ci"].fa.set_flow_style()
     return values
+
+
+def _escaped(value: object) -> object:
+    """Mark strings with odd line ends or byte order marks for double quotes, where they are escaped.
+
+    The emitter would write them as they are, and the parser then break the line there.
+    """
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    if isinstance(value, str) and not _UNESCAPED.isdisjoint(value):
+        return DoubleQuotedScalarString(value)
+    return value
 
 
 def _repeats(finding: Finding, newer: Sequence[Finding]) -> bool:

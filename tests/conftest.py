@@ -1,5 +1,6 @@
 """Fixtures for tests that need a serving repository or the real model server."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -7,11 +8,17 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.internal.decoder import _DecodeVarint32
+from hypothesis import settings
 
 from layers.base import StackView
 from layers.stack import Stack
 from layers.triton.environment import ServerEnvironment, ensure
 from layers.triton.server import Deployment
+
+# CI judges a change by the same examples every time; new ones are looked for elsewhere.
+settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 TINY_STACK = Path(__file__).parent / "tiny_stack"
 _UNTRACKED = shutil.ignore_patterns("__pycache__", "*.bin", "*.csv")

@@ -122,6 +122,12 @@ def test_windows_line_ends_stay() -> None:
     assert text == merge_finding(HEAD + BLOCK, finding()).replace("\n", "\r\n")
 
 
+@pytest.mark.parametrize("odd", ["\x85", "a\u2028b", "\u2029", "\ufeffx"])
+def test_characters_that_yaml_breaks_lines_at_survive(odd: str) -> None:
+    new = finding(stack=odd, versions={"triton": odd})
+    assert loads(merge_finding(HEAD, new), Path("c.yaml"), CookbookCard).findings == [new]
+
+
 def test_a_card_that_cannot_be_read_is_refused_with_its_place() -> None:
     with pytest.raises(YamlError, match=r"card.yaml:3:1: verdct: unknown key"):
         merge_finding("schema: fvec.card/1\nkind: cookbook\nverdct: 1\n", finding())
