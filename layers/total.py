@@ -22,7 +22,6 @@ from layers.measure.load import LoadResult
 TAIL_REQUESTS = 1000  # per arm: the least that a p99 is printed for
 TAIL_SEGMENTS = 4
 CPU_PAIRS = 4
-WORK_SHARE = 0.7  # of the rate at fixed in-flight load, where the search begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,8 @@ def measure_total(
                 result.discard()
         cpu = stats.ratio_ci([measured.pair.cpu_ratio for measured in pairs])
         rates = {
-            arm: WORK_SHARE * float(np.median([measured.blocks[arm].rate for measured in pairs]))
+            arm: sustained.START_SHARE_OF_WORK_RATE
+            * float(np.median([measured.blocks[arm].rate for measured in pairs]))
             for arm in ARMS
         }
         found = _search(bench, launch, rates, budget)

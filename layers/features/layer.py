@@ -72,11 +72,12 @@ class FeaturesLayer:
 
     def refusals(self, stack: StackView, cards: Sequence[Card]) -> Sequence[str]:
         """Return the look-alikes that stay as they are in models without a site of the card."""
+        sources = _sources(stack)
         return tuple(
             f"{card.id} on {model}: {PurePosixPath(path).name}:{refusal.line}: {refusal.reason}"
             for card in cards
             if card.transform in CODEMODS
-            for model, files in _sources(stack).items()
+            for model, files in sources.items()
             for path, found in _found(CODEMODS[card.transform], files).items()
             for refusal in refusals(found)
         )
