@@ -1,11 +1,11 @@
-# Five words, the same here, in CI and in the README.
+# The same words here, in CI and in the README.
 PYTHON ?= python3.11
 VENV   := .venv
 STAMP  := $(VENV)/.installed
 FVEC   := $(VENV)/bin/fvec
 DEMO   := .fvec/demo
 
-.PHONY: install demo test check bench clean
+.PHONY: install demo test check corpus record-noise bench clean
 
 install: $(STAMP)
 
@@ -37,6 +37,14 @@ check: install
 	$(VENV)/bin/lint-imports
 	$(FVEC) knowledge check
 	$(FVEC) config validate examples/ads-serving
+
+# Every candidate that must be refused, and every one that must pass.
+corpus: install
+	$(VENV)/bin/python -P tests/corpus/runner.py --out .fvec/corpus
+
+# Sixty no-op patches judged on the example, about 90 minutes on a quiet machine; resumes where it was ended.
+record-noise: install
+	$(VENV)/bin/python -P benchmarks/record_noise.py
 
 # The small parts first, then the loop that `demo` runs, as the table that the README quotes.
 bench: install

@@ -2,8 +2,8 @@
 
 Exit codes, which are a contract:
 
-    0    done
-    1    rejected                                    (judge, verify)
+    0    done (judge, verify: accepted)
+    1    rejected (judge, verify)
     2    wrong usage
     3    invalid input: file, line, column and a hint
     4    something is missing on this machine, with how to get it
@@ -27,12 +27,12 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-from bot.commands import config, doctor, knowledge, measure, plan, run
+from bot.commands import config, doctor, judge, knowledge, measure, plan, run, verify
 
 if TYPE_CHECKING:
     from bot.commands.outcome import Outcome
 
-COMMANDS = (run, plan, measure, config, knowledge, doctor)
+COMMANDS = (run, plan, judge, measure, verify, config, knowledge, doctor)
 INVALID, BUG, INTERRUPTED, CLOSED, TERMINATED = 3, 70, 130, 141, 143
 STOPS: dict[type[BaseException], tuple[int, str, None]] = {  # by whom the command was ended
     KeyboardInterrupt: (INTERRUPTED, "interrupted", None),
@@ -42,8 +42,8 @@ STOPS: dict[type[BaseException], tuple[int, str, None]] = {  # by whom the comma
 PLAIN_WIDTH = 120  # columns of a table where standard output is no terminal
 DESCRIPTION = "Makes model serving faster and proves it: profile, patch, gates, pull request."
 EPILOG = (
-    "exit codes: 0 done, 2 wrong usage, 3 invalid input, 4 something is missing here, "
-    "5 inconclusive, 70 our bug"
+    "exit codes: 0 done (judge and verify: accepted), 1 rejected, 2 wrong usage, 3 invalid input, "
+    "4 something is missing here, 5 inconclusive, 70 our bug"
 )
 
 
@@ -51,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `argv` is without the program's name."""
     try:
         args = parser().parse_args(argv)
+        if "check" in args:  # of arguments that exclude each other
+            args.check(args)
     except SystemExit as stop:  # argparse has said why, or printed the help
         return stop.code if isinstance(stop.code, int) else 2
     failure = Failure(as_json=args.json)
@@ -144,6 +146,7 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
         _print_json(outcome.data())
         return
     from rich.console import Console
+    from rich.text import Text
 
     live = sys.stdout.isatty()
     console = Console(
@@ -157,7 +160,8 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
         console.print(outcome.view)
         return
     with console.capture() as captured:
-        console.print(outcome.view)
+        # Text is read by programs too, as the manifest's schema is: it is not wrapped.
+        console.print(outcome.view, soft_wrap=isinstance(outcome.view, Text))
     lines = (line.rstrip() for line in captured.get().split("\n"))
     sys.stdout.write("\n".join(lines).strip("\n") + "\n")
     sys.stdout.flush()

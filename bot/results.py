@@ -1,4 +1,4 @@
-"""The files that a run leaves for people and programs: `run.json` and `report.html`."""
+"""The files that a command leaves for people and programs: data as JSON, and a page to read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
 
 from layers.errors import Missing
 from layers.evidence import EvidenceFile
@@ -52,6 +54,15 @@ def write(out: Path, report: RunReport) -> Mapping[str, Path]:
     html = page.render(report, blocks, plots.of_run(report, blocks), links)
     _replace(files["run"], report.model_dump_json(by_alias=True, indent=1) + "\n")
     _replace(files["report"], html)
+    return files
+
+
+def write_judgement(out: Path, name: str, document: BaseModel, body: str) -> Mapping[str, Path]:
+    """Write `NAME.json` and `NAME.md` under `out` and return their paths by name."""
+    _make(out)
+    files = {"report": out / f"{name}.md", "data": out / f"{name}.json"}
+    _replace(files["data"], document.model_dump_json(by_alias=True, indent=1) + "\n")
+    _replace(files["report"], body)
     return files
 
 

@@ -1,8 +1,9 @@
 """The files that git does not hold: build steps of the manifest, cached by content.
 
 A step's result depends on its argv, the content of its inputs, the server's environment and the
-processor (native code is built for it). Results are copied into a worktree, never linked, so that
-nothing done there reaches the cache.
+processor (native code is built for it), and on nothing else: it runs in the sandbox, in a folder
+that holds copies of its inputs alone, with neither network nor cache in sight. Results are copied
+into a worktree, never linked, so that nothing done there reaches the cache.
 """
 
 from __future__ import annotations
@@ -13,24 +14,29 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from layers.errors import InvalidInput, ToolFailed
 from layers.git import tracked
-from layers.manifest import BuildStep, Manifest
+from layers.manifest import BuildStep, Manifest, judging_paths
 from layers.programs import (
     ONE_THREAD,
     Command,
     cache_root,
     exclusive,
-    run_logged,
     scrubbed_environment,
 )
+from layers.sandbox.base import Confinement, Limits
+from layers.sandbox.box import Sandbox
+from layers.sandbox.run import run_logged
 
 NATIVE_BUILD = "fvec_native/build.py"  # of native sources that an accepted candidate brought
 _NATIVE_TIMEOUT_S = 300.0
+_OUTPUT_BYTES = 8 << 30  # of all files that one program writes
 _BYTECODE = "__pycache__"
 
 
@@ -46,36 +52,80 @@ class BuildEnvironment(Protocol):
         """Equal digests behave alike."""
 
 
-def build(worktree: Path, manifest: Manifest, env: BuildEnvironment, log: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """What the programs of one build run on."""
+
+    worktree: Path
+    manifest: Manifest
+    env: BuildEnvironment
+    log: Path
+    sandbox: Sandbox
+
+    def run(self, command: Command, what: str, read_only: Sequence[Path], writable: Path) -> None:
+        """Run one program of the build; see `layers.sandbox.run.run_logged` for what it raises."""
+        seen = Confinement(
+            read_only=[self.env.python.parent.parent, *read_only],
+            writable=[writable, Path(command.env["HOME"])],
+            limits=replace(Limits.of(self.manifest.sandbox), tmp_bytes=_OUTPUT_BYTES),
+            hidden=[self.worktree / name for name in judging_paths(self.manifest)],
+        )
+        run_logged(self.sandbox, command, self.log, what, seen)
+
+    def command(self, argv: list[str], cwd: Path, timeout_s: float, home: Path) -> Command:
+        """Return a program's command: the server's programs first on PATH, nothing of ours."""
+        variables = scrubbed_environment(path_first=self.env.python.parent, home=home)
+        return Command(argv, cwd, {**variables, **ONE_THREAD}, timeout_s)
+
+
+def build(
+    worktree: Path, manifest: Manifest, env: BuildEnvironment, log: Path, sandbox: Sandbox
+) -> None:
     """Run the manifest's steps and every tracked `fvec_native/build.py`; output goes to `log`.
 
     Raises InvalidInput for inputs or outputs that do not fit the checkout and ToolFailed when a
-    program fails, hangs or does not write what it promised.
+    program fails, hangs or does not write what it promised: LimitReached where a limit of the
+    sandbox ended it.
     """
+    site = _Site(worktree.resolve(), manifest, env, log, sandbox)
     for step in manifest.stack.build:
-        _build_step(worktree, step, env, log)
+        _build_step(site, step)
     for name in tracked(worktree, manifest.stack.models):
         if name.endswith(f"/{NATIVE_BUILD}"):
-            script = _plain_file(worktree, name)
-            argv = [str(env.python), script.name]
-            command = _command(argv, script.parent, env, _NATIVE_TIMEOUT_S)
-            run_logged(command, log, f"the native build {name}")
+            _build_native(site, name)
 
 
-def _build_step(worktree: Path, step: BuildStep, env: BuildEnvironment, log: Path) -> None:
-    held = tracked(worktree, *step.outputs)
+def _build_native(site: _Site, name: str) -> None:
+    """Run a native build in its own folder, the one thing it may write to."""
+    script = _plain_file(site.worktree, name)
+    with _private_folder() as home:
+        argv = [str(site.env.python), script.name]
+        command = site.command(argv, script.parent, _NATIVE_TIMEOUT_S, home)
+        site.run(command, f"the native build {name}", [site.worktree], script.parent)
+
+
+@contextmanager
+def _private_folder() -> Iterator[Path]:
+    """Yield an empty folder that goes at the end, whatever a program left in it."""
+    with tempfile.TemporaryDirectory(prefix="fvec-build-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder).resolve()
+
+
+def _build_step(site: _Site, step: BuildStep) -> None:
+    held = tracked(site.worktree, *step.outputs)
     if held:
         raise InvalidInput(
             f"git tracks {held[0]}, which a build step writes",
             hint="stack.build[].outputs names files that git ignores",
         )
-    key = _key(worktree, step, env)
+    key = _key(site.worktree, step, site.env)
     entry = cache_root() / "build" / key
     with exclusive(entry.with_suffix(".lock")):
         if not entry.is_dir():
-            _run_step(worktree, step, env, log)
-            _store(worktree, step, entry)
-    _restore(entry, worktree)
+            with _private_folder() as stage, _private_folder() as home:
+                _run_step(site, step, stage, home)
+                _store(stage, step, entry)
+    _restore(entry, site.worktree)
 
 
 def _key(worktree: Path, step: BuildStep, env: BuildEnvironment) -> str:
@@ -104,7 +154,7 @@ def _matching(worktree: Path, patterns: Iterable[str]) -> list[str]:
         found = [
             path
             for hit in worktree.glob(pattern)
-            for path in (hit.rglob("*") if hit.is_dir() else [hit])
+            for path in (hit.rglob("*") if hit.is_dir() and not hit.is_symlink() else [hit])
             if not path.is_dir() and _BYTECODE not in path.parts
         ]
         if not found:
@@ -124,35 +174,32 @@ def _plain_file(worktree: Path, name: str) -> Path:
     return path
 
 
-def _run_step(worktree: Path, step: BuildStep, env: BuildEnvironment, log: Path) -> None:
-    program, *arguments = step.run
-    argv = [str(env.python) if program == "python" else program, *arguments]
+def _run_step(site: _Site, step: BuildStep, stage: Path, home: Path) -> None:
+    """Run a step on copies of its inputs in the empty folder `stage`."""
+    for name in _matching(site.worktree, step.inputs):
+        (stage / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(site.worktree / name, stage / name)
     for name in step.outputs:
-        (worktree / name).parent.mkdir(parents=True, exist_ok=True)
-    command = _command(argv, worktree, env, step.timeout_s)
-    run_logged(command, log, f"the build step {' '.join(step.run)!r}")
+        (stage / name).parent.mkdir(parents=True, exist_ok=True)
+    program, *arguments = step.run
+    argv = [str(site.env.python) if program == "python" else program, *arguments]
+    command = site.command(argv, stage, step.timeout_s, home)
+    site.run(command, f"the build step {' '.join(step.run)!r}", [], stage)
 
 
-def _command(argv: list[str], cwd: Path, env: BuildEnvironment, timeout_s: float) -> Command:
-    """Return a build's command: the server's programs first on PATH, nothing of ours in sight."""
-    home = cache_root() / "build" / "home"
-    home.mkdir(parents=True, exist_ok=True)
-    variables = scrubbed_environment(path_first=env.python.parent, home=home)
-    return Command(argv, cwd, {**variables, **ONE_THREAD}, timeout_s)
-
-
-def _store(worktree: Path, step: BuildStep, entry: Path) -> None:
+def _store(stage: Path, step: BuildStep, entry: Path) -> None:
     """Copy a step's outputs to the cache: complete under another name, then renamed."""
     try:
-        names = _matching(worktree, step.outputs)
+        names = _matching(stage, step.outputs)
     except InvalidInput as error:
         raise ToolFailed(
-            f"the build step {' '.join(step.run)!r} did not write its outputs: {error.message}"
+            f"the build step {' '.join(step.run)!r} did not write its outputs: {error.message}",
+            hint="it sees its inputs alone: stack.build[].inputs of the manifest",
         ) from error
     with tempfile.TemporaryDirectory(prefix="new-", dir=entry.parent) as folder:
         staged = Path(folder) / "entry"
         for name in names:
-            _copy(worktree / name, staged / name)
+            _copy(stage / name, staged / name)
         staged.rename(entry)
 
 

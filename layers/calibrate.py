@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from layers import equivalence
 from layers.base import Profile
 from layers.evidence import NoiseFloor, Pair
 from layers.gates.correctness import reproducible_outputs
-from layers.measure import stats
-from layers.measure.launch import Launch, MeasuredPair
+from layers.measure import bandwidth, stats
+from layers.measure.fresh import Fresh
+from layers.measure.launch import Launch, MeasuredPair, Served
+from layers.mutations import Mutator
+from layers.salting import SALTS, UNSALTED, Salter
 from layers.session import Session, outputs_of, settled
+from layers.triton.client import Client, Refused
 
 LAUNCHES = 2
 PAIRS = 4
+SALT_TRIALS = 24  # salted requests that the unmodified stack has to answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ def calibrate(session: Session) -> Calibration:
     events = session.bench.events
     events.phase("baseline", "traffic, SLO and profile of the unmodified stack")
     with settled(session) as (session, deployment):
+        session = _equipped(session, deployment)
         reproducible = set(outputs_of(session, deployment))
         profiled = session.profile_running(deployment, session.view, "baseline")
     events.phase("noise", f"{LAUNCHES} launches of the unmodified stack against itself")
@@ -51,6 +59,45 @@ def calibrate(session: Session) -> Calibration:
         reproducible=frozenset(reproducible),
         launch_s=(time.monotonic() - started) / LAUNCHES,
     )
+
+
+def _equipped(session: Session, deployment: Served) -> Session:
+    """Return the session with what blocks need besides: new requests, and the machine's ceilings."""
+    ceilings = bandwidth.measure()
+    giga = {
+        "copy": ceilings.copy_bytes_per_s / 1e9,
+        "link": ceilings.link_bytes_per_s / 1e9,
+    }
+    return replace(
+        session,
+        bench=replace(session.bench, fresh=_fresh(session, deployment), ceilings=ceilings),
+        environment=session.environment.model_copy(update={"bandwidth": giga}),
+    )
+
+
+def _fresh(session: Session, deployment: Served) -> Fresh:
+    """Return what draws new requests: by the strongest salt whose requests the stack answers."""
+    requests = session.traffic.requests
+    axes = Mutator(requests).candidate_axes
+    order = np.linspace(0, len(requests) - 1, SALT_TRIALS).astype(np.int64)
+    for salt in SALTS:
+        fresh = Fresh(Salter(requests, axes, salt), session.out / "load" / "fresh")
+        if _answers_all(deployment, fresh.messages(order)):
+            session.bench.events.note(f"requests in timed blocks: recorded, with {salt}")
+            return Fresh(Salter(requests, axes, salt), session.out / "load" / "fresh")
+    session.bench.events.note("the stack refuses changed requests: blocks send the recording")
+    return Fresh(Salter(requests, axes, UNSALTED), session.out / "load" / "fresh")
+
+
+def _answers_all(deployment: Served, messages: list[bytes]) -> bool:
+    """Whether the unmodified stack answers every message."""
+    with Client(deployment.grpc) as client:
+        try:
+            for message in messages:
+                client.infer(message)
+        except Refused:
+            return False
+    return True
 
 
 def _reproduced(measured: MeasuredPair) -> frozenset[str]:

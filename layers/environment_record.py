@@ -16,12 +16,13 @@ from layers.triton.environment import ServerEnvironment
 def hardware(
     env: ServerEnvironment,
     *,
+    sandbox: str | None = None,
     server_cpus: Sequence[int] = (),
     generator_cpus: Sequence[int] = (),
 ) -> Environment:
     """Describe this machine, and the packages of the model server's environment.
 
-    `server_cpus` and `generator_cpus` are the CPU numbers that a run pinned them to.
+    `sandbox` says what code under judgement runs in; `server_cpus` and `generator_cpus` are the CPU numbers that a run pinned them to.
     """
     return Environment(
         cpu=_processor(),
@@ -33,6 +34,7 @@ def hardware(
         packages=_packages(env.site_packages),
         server_cpus=list(server_cpus),
         generator_cpus=list(generator_cpus),
+        sandbox=sandbox,
     )
 
 

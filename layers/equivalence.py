@@ -1,12 +1,15 @@
 """What both arms answered, side by side, for the correctness gates.
 
-Two sources: requests that the parent sends one at a time (recorded and mutated, fresh in every
-trial), and every answer of every timed block, so that what is timed is what is checked.
+Two sources: requests that the parent sends one at a time (recorded, mutated and salted, fresh in
+every trial), and every answer of every timed block, so that what is timed is what is checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,15 +19,17 @@ from numpy.typing import NDArray
 from layers.errors import ToolFailed
 from layers.evidence import Gate, GateResult
 from layers.gates.referee import Referee
-from layers.measure.launch import Launch
+from layers.measure.launch import ARMS, Arm, Launch
 from layers.measure.load import LoadResult
+from layers.memory_probe import REPEATS, Timings
 from layers.traffic import Traffic, decode, decode_response
 from layers.triton.client import Client, Refused
 
 Tensors: TypeAlias = Mapping[str, NDArray[np.generic]]
 Compared: TypeAlias = tuple[Tensors, Tensors, Tensors | None]
+Observe: TypeAlias = Callable[[bytes, Tensors, Tensors], None]
 
-RECORDED = 160  # requests of the recording that a trial sends one at a time
+RECORDED = 120  # requests of the recording that a trial sends one at a time
 MUTATED = 60  # and mutated ones
 REFEREED = 24  # of the recorded ones, how many the float64 referee answers too
 INFER_TIMEOUT_S = 60.0
@@ -38,7 +43,10 @@ class Refusal:
 
 
 def probes(traffic: Traffic, rng: np.random.Generator) -> tuple[list[bytes], list[bytes]]:
-    """Draw a trial's recorded and mutated requests, after the candidate was written."""
+    """Draw a trial's recorded and mutated requests, after the candidate was written.
+
+    `rng` must not be one whose draws can be foreseen from the run's seed.
+    """
     count = min(RECORDED, len(traffic.requests))
     chosen = rng.choice(len(traffic.requests), size=count, replace=False)
     recorded = [traffic.requests[int(index)] for index in chosen]
@@ -48,29 +56,70 @@ def probes(traffic: Traffic, rng: np.random.Generator) -> tuple[list[bytes], lis
 class Sequential:
     """Both arms' answers to requests sent one at a time; refusals are compared by their code."""
 
-    def __init__(self, launch: Launch, referee: Referee | None) -> None:
-        """Use the running arms of `launch`; `referee` answers the first requests too."""
+    def __init__(self, launch: Launch, referee: Referee | None, observe: Observe | None) -> None:
+        """Use the running arms of `launch`; `referee` answers the first requests too.
+
+        `observe` sees each request with both answers, after they were compared.
+        """
         self._launch = launch
         self._referee = referee
+        self.observe = observe
+        self.answered = 0
         self.refusals = 0
         self.refused_differently = 0
 
     def answers(self, requests: Sequence[bytes], *, refereed: int = 0) -> Iterator[Compared]:
         """Yield (baseline, candidate, referee or None) for each request that both arms answer."""
-        with (
-            Client(self._launch.arm("baseline").grpc) as baseline,
-            Client(self._launch.arm("candidate").grpc) as candidate,
-        ):
+        with self._clients() as clients, ThreadPoolExecutor(len(ARMS)) as pool:
             for number, request in enumerate(requests):
-                old, new = _ask(baseline, request), _ask(candidate, request)
-                if isinstance(old, Refusal) or isinstance(new, Refusal):
-                    self.refusals += 1
-                    self.refused_differently += old != new
+                # Nothing is timed here, so both arms may be busy at the same time.
+                asked = [pool.submit(_ask, clients[arm], request) for arm in ARMS]
+                both = self._answered(*(_decoded(future.result()) for future in asked))
+                if both is None:
                     continue
                 truth = None
                 if self._referee is not None and number < refereed:
                     truth = self._referee.answer(decode(request))
-                yield old, new, truth
+                yield *both, truth
+                if self.observe is not None:
+                    self.observe(request, *both)
+
+    def repeated(
+        self, requests: Sequence[bytes], timings: Timings, rng: np.random.Generator
+    ) -> Iterator[Compared]:
+        """Yield both arms' answers to each request and its repeats, timed into `timings`."""
+        with self._clients() as clients:
+            for request in requests:
+                taken_s: dict[str, list[float]] = {arm: [] for arm in ARMS}
+                for _ in range(1 + REPEATS):
+                    answers: dict[Arm, bytes | Refusal] = {}
+                    for arm in ARMS if rng.random() < 0.5 else ARMS[::-1]:
+                        begun_s = time.perf_counter()
+                        answers[arm] = _ask(clients[arm], request)
+                        taken_s[arm].append(time.perf_counter() - begun_s)
+                    both = self._answered(*(_decoded(answers[arm]) for arm in ARMS))
+                    if both is None:
+                        break
+                    yield *both, None
+                else:
+                    timings.add(taken_s)
+
+    @contextmanager
+    def _clients(self) -> Iterator[dict[Arm, Client]]:
+        """Yield a client of each arm; both are closed afterwards."""
+        with ExitStack() as undo:
+            yield {arm: undo.enter_context(Client(self._launch.arm(arm).grpc)) for arm in ARMS}
+
+    def _answered(
+        self, old: Tensors | Refusal, new: Tensors | Refusal
+    ) -> tuple[Tensors, Tensors] | None:
+        """Return both answers, or None, counted, where an arm refused."""
+        if isinstance(old, Refusal) or isinstance(new, Refusal):
+            self.refusals += 1
+            self.refused_differently += old != new
+            return None
+        self.answered += 1
+        return old, new
 
     def gate(self) -> Gate:
         """Return whether both arms refused the same requests, with the same code."""
@@ -84,23 +133,38 @@ class Sequential:
         )
 
 
-def _ask(client: Client, request: bytes) -> Tensors | Refusal:
-    """Return the arm's outputs, or what it refused with."""
+def _ask(client: Client, request: bytes) -> bytes | Refusal:
+    """Return the bytes of the arm's answer, or what it refused with."""
     try:
-        return decode_response(client.infer(request, INFER_TIMEOUT_S))
+        return client.infer(request, INFER_TIMEOUT_S)
     except Refused as error:
         return Refusal(error.code)
 
 
+def _decoded(answer: bytes | Refusal) -> Tensors | Refusal:
+    """Return an answer's outputs; one that is no response is a refusal too."""
+    if isinstance(answer, Refusal):
+        return answer
+    try:
+        return decode_response(answer)
+    except ValueError:
+        return Refusal("MALFORMED")
+
+
 def timed(baseline: LoadResult, candidate: LoadResult) -> Iterator[Compared]:
-    """Yield both arms' outputs of every request of a pair of timed blocks."""
-    positions = {int(index): i for i, index in enumerate(candidate.records["index"])}
-    for i, index in enumerate(baseline.records["index"]):
-        other = positions.get(int(index))
-        if other is None:
-            raise ToolFailed(f"request {int(index)} was sent to one arm of a pair only")
-        yield (
-            decode_response(baseline.response(i)),
-            decode_response(candidate.response(other)),
-            None,
-        )
+    """Yield both arms' outputs of every request of a pair of timed blocks, position by position.
+
+    Raises ToolFailed where the arms were not sent the same requests in the same order.
+    """
+    same_order = np.array_equal(baseline.records["index"], candidate.records["index"])
+    if baseline.request_set != candidate.request_set or not same_order:
+        raise ToolFailed("the arms of a pair were sent different requests")
+    for position in range(len(baseline.records)):
+        old, new = baseline.response(position), candidate.response(position)
+        yield _outputs(old), _outputs(new), None
+
+
+def _outputs(response: bytes) -> Tensors:
+    """Return the outputs of a timed answer; none for one that is no response."""
+    decoded = _decoded(response)
+    return {} if isinstance(decoded, Refusal) else decoded

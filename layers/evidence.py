@@ -5,6 +5,7 @@ not here is not shown anywhere. Persisted as JSON with a `schema` field.
 
 Format history:
     fvec.run/1, fvec.evidence/1, fvec.plan/1, fvec.measure/1   first version
+    fvec.judge/1, fvec.verify/1                                added with `fvec judge` and `verify`
 """
 
 from __future__ import annotations
@@ -93,6 +94,8 @@ class Block(Record):
     over_slo: int | None = None
     latency_ms: dict[str, float] = Field(default_factory=dict)  # "p50".. where n >= 10/(1-q)
     void: str | None = None  # reason code; a void block decides nothing
+    started_at: float | None = None  # seconds since the Unix epoch
+    inferences: dict[str, int] = Field(default_factory=dict)  # rows that each model ran
 
 
 class Pair(Record):
@@ -114,7 +117,7 @@ class Look(Record):
     gain: float  # 1 - 1/estimate
     floor: float  # e / sqrt(k)
     z: float
-    boundary: float  # O'Brien-Fleming boundary for z at this look
+    boundary: float  # the z that this look asks for: O'Brien-Fleming's, or more
     decision: Literal["accept", "reject", "continue", "inconclusive"]
     reason: str
 
@@ -224,6 +227,7 @@ class Iteration(Record):
     outputs_compared: int = 0  # answers of both arms held against each other, timed ones included
     patch_sha256: str | None = None
     files_changed: list[str] = Field(default_factory=list)
+    warnings: list[str] = Field(default_factory=list)  # what a reviewer should know, one line each
     wall_s: float = 0.0
 
 
@@ -259,6 +263,8 @@ class Environment(Record):
     packages: dict[str, str] = Field(default_factory=dict)
     server_cpus: list[int] = Field(default_factory=list)
     generator_cpus: list[int] = Field(default_factory=list)
+    sandbox: str | None = None  # what candidates ran in: program, limits, network
+    bandwidth: dict[str, float] = Field(default_factory=dict)  # GB/s measured: "copy", "link"
 
 
 class StackRecord(Record):
@@ -398,6 +404,61 @@ class MeasureReport(Record):
     noise: Noise
     resolvable: list[tuple[float, int, float]]  # gain, launches, minutes: smallest gain in reach
     blocks: list[Block]
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+
+
+class JudgeReport(Record):
+    """`fvec judge --json`: one given patch or callable, by the same gates as the loop's own."""
+
+    schema_: Literal["fvec.judge/1"] = Field(default="fvec.judge/1", alias="schema")
+    target: Literal["patch", "callable"]
+    subject: str  # what was judged against what, for people: no path of this machine
+    change_class: ChangeClass
+    verdict: Verdict
+    reason: str
+    detail: str = ""
+    gates: list[Gate] = Field(default_factory=list)
+    equivalence: list[OutputRow] = Field(default_factory=list)
+    outputs_compared: int = 0
+    noise: Noise | None = None
+    looks: list[Look] = Field(default_factory=list)
+    pairs: list[Pair] = Field(default_factory=list)
+    confirm: list[Pair] = Field(default_factory=list)
+    local: LocalGain | None = None
+    end_to_end: EndToEnd | None = None
+    load_test: LoadTest | None = None
+    resolvable: list[tuple[float, int, float]] = Field(default_factory=list)  # as MeasureReport's
+    warnings: list[str] = Field(default_factory=list)  # what a reviewer should know, one line each
+    stack: StackRecord | None = None  # of a patch
+    environment: Environment
+    seed: int
+    patch_sha256: str | None = None
+    files_changed: list[str] = Field(default_factory=list)
+    blocks: list[Block] = Field(default_factory=list)
+    reproduce: list[str] = Field(default_factory=list)  # argv that judges again
+    wall_s: float
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+
+
+class VerifyReport(Record):
+    """`fvec verify --json`: the evidence of a pull request, measured again."""
+
+    schema_: Literal["fvec.verify/1"] = Field(default="fvec.verify/1", alias="schema")
+    evidence: str  # run id and branch of what was verified
+    verdict: Verdict  # accepted: holds again; rejected: a gate fails now, or the gain differs
+    reason: str
+    detail: str = ""
+    recorded: EndToEnd | None
+    again: EndToEnd | None
+    difference: float | None = None  # throughput ratio, again over recorded
+    difference_ci: Interval | None = None
+    judged: JudgeReport  # the new measurement, whole
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True

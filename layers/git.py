@@ -114,7 +114,9 @@ def commit_edit(worktree: Path, edit: Edit) -> tuple[str, str]:
 def patch_between(root: Path, base: str, commit: str) -> str:
     """Return the diff of two commits, fit for `git apply`."""
     options = ("--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv")
-    return git(root, "diff", *options, "--no-renames", base, commit, "--")
+    # The user's own settings may change the prefixes, which `git apply` relies on.
+    prefixes = ("--src-prefix=a/", "--dst-prefix=b/")
+    return git(root, "diff", *options, *prefixes, "--no-renames", base, commit, "--")
 
 
 def checked_path(worktree: Path, name: str) -> Path:

@@ -5,6 +5,7 @@ Published as JSON schema by `fvec config validate --schema`. Unknown keys are er
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
@@ -24,6 +25,14 @@ def _inside(path: str) -> str:
 
 
 RepoPath = Annotated[str, AfterValidator(_inside)]
+
+
+class SandboxMode(StrEnum):
+    """How far code under judgement is shut in."""
+
+    STRICT = "strict"
+    NO_CGROUP = "no-cgroup"
+    PROCESS = "process"
 
 
 class Section(BaseModel):
@@ -96,9 +105,27 @@ class CorrectnessSection(Section):
     metric: str | None = Field(
         default=None,
         pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$",
-        description="FILE.py:FUNCTION, the business metric of one response; needed for approximate",
+        description="FILE.py:FUNCTION, the business metric of one request's inputs and outputs "
+        "(higher is better); needed for approximate",
     )
     reorder: ReorderLimits = Field(default_factory=ReorderLimits)
+    approximate_margin: float | None = Field(
+        default=None,
+        ge=0,
+        description="opts in to approximate changes: how much the mean metric may fall",
+    )
+
+
+class SandboxSection(Section):
+    """What code under judgement runs in. Weaker modes than `strict` must be named here."""
+
+    mode: SandboxMode = Field(
+        default=SandboxMode.STRICT,
+        description="strict: bubblewrap and cgroup limits; no-cgroup: bubblewrap without limits that "
+        "bind root; process: a process of its own, with your rights and your network",
+    )
+    memory_gib: float = Field(default=8, gt=0, le=4096, description="of one server or build")
+    processes: int = Field(default=512, ge=16, le=100_000, description="and threads, of one")
 
 
 class BudgetSection(Section):
@@ -124,6 +151,7 @@ class Manifest(Section):
     )
     budget: BudgetSection = Field(default_factory=BudgetSection)
     knowledge: RepoPath = Field(default="knowledge", description="this repository's own cards")
+    sandbox: SandboxSection = Field(default_factory=SandboxSection)
     owner: str | None = Field(default=None, description="who answers for the bot's pull requests")
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -132,3 +160,23 @@ class Manifest(Section):
 def manifest_file(root: Path) -> Path:
     """Return where the manifest of the repository at `root` lies."""
     return root / MANIFEST_PATH
+
+
+def judging_paths(manifest: Manifest) -> list[str]:
+    """Return the files and folders of a repository that only judge it, relative to its root.
+
+    Its `.git` and `.github`, the referee, the metric and the recorded traffic: the folder of it
+    where it has one of its own, for what generates it lies there. None lies in another.
+    """
+    specs = (manifest.correctness.referee, manifest.correctness.metric)
+    judges = [PurePosixPath(spec.rpartition(":")[0]) for spec in specs if spec]
+    files = [PurePosixPath(manifest.traffic.requests), PurePosixPath(manifest.traffic.arrivals)]
+    models = PurePosixPath(manifest.stack.models)
+    own = [
+        file.parent
+        for file in files
+        if file.parent.parts
+        and not (models.is_relative_to(file.parent) or file.parent.is_relative_to(models))
+    ]
+    found = {PurePosixPath(".git"), PurePosixPath(MANIFEST_PATH.parts[0]), *files, *own, *judges}
+    return sorted(str(path) for path in found if not found.intersection(path.parents))

@@ -30,7 +30,6 @@ from layers.evidence import (
     RunReport,
     Verdict,
 )
-from layers.gates.correctness import Limits
 from layers.journal import JOURNAL_FILE, Journal
 from layers.loop import LoopState, run_loop
 from layers.manifest import MANIFEST_PATH, Manifest
@@ -41,7 +40,8 @@ from layers.registry import LAYERS
 from layers.sampling import Past, rank
 from layers.session import RunOptions, Session, open_session, profile_record, settled
 from layers.trial import hypothesis_record
-from layers.verify import Rules, Verifier, protected_files, referee_of
+from layers.verify import Verifier
+from layers.wiring import verifier_of
 
 __all__ = ["RunOptions", "measure", "plan", "run"]
 
@@ -179,18 +179,9 @@ class _Run:
         manifest = self.session.stack.manifest
         noise = Noise(work=calibration.work)
         self.journal.append("noise", noise)
-        rules = Rules(
-            noise=calibration.work,
-            plan=stats.LookPlan(candidates=manifest.budget.candidates),
-            limits=Limits(float32=manifest.correctness.reorder.abs),
-            reproducible=calibration.reproducible,
-            protected=protected_files(manifest),
-        )
-        self.verifier = Verifier(
-            self.session.bench,
-            rules,
-            build=lambda view: self.session.stack.build(view.root, self.session.env),
-            referee=referee_of(manifest, self.session.out / "logs" / "referee.log"),
+        self.verifier = verifier_of(
+            calibration,
+            stats.LookPlan(candidates=manifest.budget.candidates),
             on_look=lambda look: self.journal.append("look", look),
         )
         return noise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,7 @@ from layers.measure.launch import RECORDED_LIMITS, Bench, Served
 from layers.measure.load import LoadGenerator
 from layers.profiler import OUTSIDE_PYTHON, profile
 from layers.publishing import ForgeOpener
+from layers.sandbox.box import Sandbox
 from layers.stack import Stack
 from layers.traffic import Traffic, decode_response
 from layers.triton import pbtxt
@@ -92,6 +94,11 @@ class Session:
             requests=len(self.traffic.requests),
             owner=manifest.owner,
         )
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """What everything under judgement runs in, the baseline alike."""
+        return self.bench.sandbox
 
     def ground(self) -> Ground:
         """Return what this run's findings are made on."""
@@ -153,15 +160,17 @@ def open_session(
         env = ensure(stack.root / requirements if requirements else None, allow_install=False)
         out = prepared(options.out)
         events.phase("build", f"{stack.name} at {stack.commit[:12]}")
+        sandbox = Sandbox.open(stack.manifest.sandbox)
         worktree = stack.worktree(stack.commit, out / "worktrees")
         view = _seen(stack.view(worktree, env), stack)
         _check_configs(view)
-        _build(stack, worktree, env)
+        _build(stack, worktree, env, sandbox)
         traffic = Traffic.load(worktree, stack.manifest.traffic)
         cpus = generator_cpus(stack.manifest.server.cpus)
         with LoadGenerator(traffic, cpus=cpus, work_dir=out / "load") as load:
             bench = Bench(
                 env=env,
+                sandbox=sandbox,
                 load=load,
                 manifest=stack.manifest,
                 log_dir=out / "logs",
@@ -169,9 +178,13 @@ def open_session(
                 block_requests=RATE_PROBE,
                 events=events,
                 on_block=on_block,
+                start_seed=secrets.randbits(32),
             )
             environment = hardware(
-                env, server_cpus=stack.manifest.server.cpus or [], generator_cpus=cpus
+                env,
+                sandbox=sandbox.describe(),
+                server_cpus=stack.manifest.server.cpus or [],
+                generator_cpus=cpus,
             )
             run_id = hashlib.sha256(
                 f"{stack.commit}{started_at}{options.seed}".encode()
@@ -300,9 +313,9 @@ def generator_cpus(server_cpus: Sequence[int] | None) -> list[int]:
     return [cpu for cpu in usable if cpu not in (server_cpus or ())] or usable
 
 
-def _build(stack: Stack, worktree: Path, env: ServerEnvironment) -> None:
+def _build(stack: Stack, worktree: Path, env: ServerEnvironment, sandbox: Sandbox) -> None:
     try:
-        stack.build(worktree, env)
+        stack.build(worktree, env, sandbox)
     except ToolFailed as error:
         raise InvalidInput(
             f"the unmodified stack does not build: {error.message}",

@@ -15,6 +15,7 @@ from layers import builds, git
 from layers.base import Edit, StackView
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.manifest import MANIFEST_PATH, Manifest, manifest_file
+from layers.sandbox.box import Sandbox
 
 _SHOWN_PATHS = 10
 
@@ -111,9 +112,9 @@ class Stack:
         """Delete the branch of a candidate that was not accepted, if it is still at `commit`."""
         git.drop_branch(self.root, branch, commit)
 
-    def build(self, worktree: Path, env: builds.BuildEnvironment) -> None:
+    def build(self, worktree: Path, env: builds.BuildEnvironment, sandbox: Sandbox) -> None:
         """Build a worktree; its log is `build_log(worktree)`. See `layers.builds.build`."""
-        builds.build(worktree, self.manifest, env, build_log(worktree))
+        builds.build(worktree, self.manifest, env, build_log(worktree), sandbox)
 
     def view(self, worktree: Path, env: builds.BuildEnvironment) -> StackView:
         """Return what the rest of the engine may read of a worktree."""

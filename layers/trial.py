@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from layers.base import Candidate, Hypothesis
+from layers.base import Candidate, ChangeClass, Hypothesis
 from layers.evidence import (
     Block,
     EndToEnd,
@@ -52,6 +52,12 @@ class Trial:
     end_to_end: EndToEnd | None = None
     load_test: LoadTest | None = None
     outputs_compared: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the change is an approximation."""
+        return self.candidate.hypothesis.change_class is ChangeClass.APPROXIMATE
 
     def pass_or_end(self, gate: Gate) -> None:
         """Keep a gate's answer and end the trial unless it passed."""
@@ -89,6 +95,7 @@ class Trial:
                 self.candidate.patch.encode("utf-8", "surrogateescape")
             ).hexdigest(),
             files_changed=sorted(edit.files),
+            warnings=self.warnings,
             wall_s=wall_s,
         )
 

@@ -1,7 +1,7 @@
 """The stations between a candidate and its verdict, in order.
 
-    paths -> build -> [launch 1] serves -> correctness -> looks (launches of pairs) -> local gain
-          -> [fresh launch] commit gate at the SLO -> four fresh pairs -> accepted
+    paths -> build -> [launch 1] serves -> correctness, memory, metric -> looks (launches of pairs)
+          -> local gain -> [fresh launch] commit gate at the SLO -> four fresh pairs -> accepted
 
 Every station either lets the trial go on or ends it with a verdict and a reason code. The parent
 draws the inputs after the candidate was written and compares every timed output.
@@ -9,43 +9,37 @@ draws the inputs after the candidate was written and compares every timed output
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 
-from layers import equivalence
-from layers.base import Candidate, ChangeClass, Layer, StackView
+from layers import equivalence, integrity, memory_probe
+from layers.base import Candidate, Layer, StackView
+from layers.business_metric import LEAST_REQUESTS, Values, opted_in
 from layers.errors import FvecError, Inconclusive, InvalidInput, ToolFailed
-from layers.evidence import (
-    ArmLoad,
-    Block,
-    EndToEnd,
-    Gate,
-    GateResult,
-    Iteration,
-    LoadTest,
-    Look,
-    NoiseFloor,
-    Pair,
-    Verdict,
-)
+from layers.evidence import EndToEnd, Gate, GateResult, Iteration, Look, NoiseFloor, Verdict
 from layers.gates.correctness import Comparison, Limits, compare
 from layers.gates.referee import Referee
-from layers.manifest import MANIFEST_PATH, Manifest
+from layers.load_gate import load_test
+from layers.manifest import Manifest
 from layers.measure import stats
-from layers.measure.checks import percentiles
-from layers.measure.launch import Bench, DoesNotServe, Launch, Recorded
+from layers.measure.launch import Bench, DoesNotServe, Launch, MeasuredPair
 from layers.measure.load import LoadResult
+from layers.memory_probe import REQUESTS, Timings
+from layers.paths_gate import paths_gate, protected_files
+from layers.sandbox.box import LimitReached, Sandbox
 from layers.trial import Trial, TrialEnded, process_gain
+
+__all__ = ["Rules", "Verifier", "metric_of", "protected_files", "referee_of"]
 
 COMMIT_REQUESTS = 1000  # of the recording, per arm: the least that a p99 is printed for
 COMMIT_SEGMENTS = 4
 CONFIRM_PAIRS = 4
-PROTECTED = (".github/", ".git/")
 
 
 @dataclass(frozen=True)
@@ -69,42 +63,66 @@ class Verifier:
         build: Callable[[StackView], None],
         referee: Callable[[StackView], Referee] | None,
         on_look: Callable[[Look], object],
+        *,
+        metric: Callable[[StackView], Referee] | None = None,
     ) -> None:
         """`build` prepares a worktree for serving; `referee` opens the float64 reference.
 
-        `on_look` receives every look as it is taken.
+        `on_look` receives every look as it is taken; `metric` opens the business metric.
         """
         self._bench = bench
         self._rules = rules
         self._build = build
         self._referee = referee
         self._on_look = on_look
+        self._metric = metric
 
     def verify(self, candidate: Candidate, layer: Layer, baseline: StackView, n: int) -> Iteration:
-        """Return the iteration with the verdict and all that led to it."""
+        """Return the iteration with the verdict and all that led to it.
+
+        A trial during which a file of the evaluator changed is `failed`, whatever it found.
+        """
         started = time.monotonic()
         trial = Trial(n, candidate)
         patched = StackView(
             candidate.worktree, candidate.commit, baseline.manifest, baseline.server_python
         )
+        evaluator = self._evaluator(baseline)
+        before = evaluator.digests()
+        end = self._end_of(trial, layer, baseline, patched)
+        altered = integrity.changed(before, evaluator.digests())
+        if altered:
+            end = TrialEnded(Verdict.FAILED, "evaluator_changed", ", ".join(altered))
+        warning = self._bench.fresh.warning() if self._bench.fresh else None
+        trial.warnings += [warning] if warning else []
+        return trial.iteration(end, time.monotonic() - started)
+
+    def _end_of(
+        self, trial: Trial, layer: Layer, baseline: StackView, patched: StackView
+    ) -> TrialEnded:
+        """Run the stations; return how the trial ended."""
         try:
             self._stations(trial, layer, baseline, patched)
-            end = TrialEnded(Verdict.ACCEPTED, "gain_confirmed")
         except TrialEnded as ended:
-            end = ended
+            return ended
         except DoesNotServe as error:
-            end = TrialEnded(Verdict.REJECTED, error.reason, error.message)
+            return TrialEnded(Verdict.REJECTED, error.reason, error.message)
         except Inconclusive as error:
-            end = TrialEnded(Verdict.INCONCLUSIVE, "machine_too_noisy", error.message)
+            return TrialEnded(Verdict.INCONCLUSIVE, "machine_too_noisy", error.message)
         except FvecError as error:
-            end = TrialEnded(Verdict.FAILED, "tool_failed", error.message)
-        return trial.iteration(end, time.monotonic() - started)
+            return TrialEnded(Verdict.FAILED, "tool_failed", error.message)
+        return TrialEnded(Verdict.ACCEPTED, "gain_confirmed")
+
+    def _evaluator(self, baseline: StackView) -> integrity.Evaluator:
+        """Return the files that this verdict rests on; the traffic in use is the first base's."""
+        used = self._bench.load.traffic.requests.path
+        return integrity.Evaluator.of(baseline.root, self._rules.protected, [used])
 
     def _stations(
         self, trial: Trial, layer: Layer, baseline: StackView, patched: StackView
     ) -> None:
         """Run the stations in order; TrialEnded leaves early."""
-        trial.pass_or_end(_paths_gate(trial.candidate, self._rules.protected))
+        trial.pass_or_end(paths_gate(trial.candidate, self._rules.protected))
         self._class_gate(trial)
         self._build_candidate(patched)
         with self._launch(trial, 1, baseline, patched) as launch:
@@ -120,59 +138,100 @@ class Verifier:
         self._bench.events.phase(
             f"candidate {trial.n}", f"{trial.candidate.edit.summary}: launch {number}"
         )
-        return Launch(self._bench, number, base, patched, f"candidate-{trial.n}")
+        return Launch(
+            self._bench, number, base, patched, f"candidate-{trial.n}", warnings=trial.warnings
+        )
 
     def _class_gate(self, trial: Trial) -> None:
-        """Refuse an approximation: no manifest of this version can opt in to one."""
-        if trial.candidate.hypothesis.change_class is ChangeClass.APPROXIMATE:
+        """Refuse an approximation where the manifest does not opt in to it."""
+        if trial.approximate and not opted_in(self._bench.manifest.correctness):
             raise TrialEnded(Verdict.REJECTED, "approximate_not_allowed")
 
     def _build_candidate(self, patched: StackView) -> None:
         """Build the candidate; its own failure to build is a verdict, the baseline's is not."""
         try:
             self._build(patched)
+        except LimitReached as error:
+            raise TrialEnded(Verdict.REJECTED, error.reason.value, error.message) from error
         except (InvalidInput, ToolFailed) as error:
             raise TrialEnded(Verdict.REJECTED, "build_failed", error.message) from error
 
     def _correctness(self, trial: Trial, launch: Launch, baseline: StackView) -> None:
-        """Compare outputs of recorded and mutated requests, some against the float64 referee."""
-        recorded, mutated = equivalence.probes(self._bench.load.traffic, self._bench.rng)
-        if self._referee is None:
-            self._compare_probes(trial, equivalence.Sequential(launch, None), recorded, mutated)
-            return
-        with self._referee(baseline) as referee:
-            self._compare_probes(trial, equivalence.Sequential(launch, referee), recorded, mutated)
+        """Compare outputs of recorded, salted and mutated requests; some against the referee.
+
+        An approximation is held to its metric instead, over the recorded and salted ones.
+        """
+        rng = np.random.default_rng(secrets.randbits(128))  # nothing that a candidate can foresee
+        traffic = self._bench.load.traffic
+        recorded, mutated = equivalence.probes(traffic, rng)
+        timings = Timings()
+        with ExitStack() as undo:
+            values = None
+            if trial.approximate and self._metric is not None:
+                values = Values(undo.enter_context(self._metric(baseline)))
+                recorded += self._salted(max(0, LEAST_REQUESTS - len(recorded)), rng)
+            referee = undo.enter_context(self._referee(baseline)) if self._referee else None
+            observe = values.observe if values else None
+            sequential = equivalence.Sequential(launch, referee, observe)
+
+            def answers() -> Iterable[equivalence.Compared]:
+                yield from sequential.answers(recorded, refereed=equivalence.REFEREED)
+                sequential.observe = None
+                yield from sequential.answers(mutated)
+                yield from sequential.repeated(self._salted(REQUESTS, rng), timings, rng)
+
+            self._compare_probes(trial, sequential, answers())
+            trial.pass_or_end(memory_probe.gate(timings))
+            margin = self._bench.manifest.correctness.approximate_margin
+            if values is not None and margin is not None:
+                trial.pass_or_end(values.gate(margin))
+
+    def _salted(self, count: int, rng: np.random.Generator) -> list[bytes]:
+        """Return requests that no server has seen; none where blocks send the recording."""
+        if self._bench.fresh is None or count == 0:
+            return []
+        known = len(self._bench.load.traffic.requests)
+        return self._bench.fresh.messages(rng.integers(known, size=count))
 
     def _compare_probes(
         self,
         trial: Trial,
         sequential: equivalence.Sequential,
-        recorded: Sequence[bytes],
-        mutated: Sequence[bytes],
+        answers: Iterable[equivalence.Compared],
     ) -> None:
-        def answers() -> Iterable[equivalence.Compared]:
-            yield from sequential.answers(recorded, refereed=equivalence.REFEREED)
-            yield from sequential.answers(mutated)
-
-        comparison = self._compare(trial, answers(), timed=False)
+        """Compare what both arms answered to the probes, refusals included."""
+        comparison = self._compare(trial, answers, timed=False)
         trial.equivalence.extend(comparison.rows)
-        trial.outputs_compared += len(recorded) + len(mutated) - sequential.refusals
+        trial.outputs_compared += sequential.answered
         trial.pass_or_end(sequential.gate())
         for gate in comparison.gates:
             trial.pass_or_end(gate)
 
     def _measure(self, trial: Trial, launch: Launch) -> None:
         """Measure one launch's pairs and verify every timed output of them."""
-        pairs: list[Pair] = []
-        for measured in launch.pairs(self._rules.plan.pairs_per_launch):
-            self._verify_timed(trial, measured.results["baseline"], measured.results["candidate"])
-            pairs.append(measured.pair)
-            trial.block_cpu.append(measured.blocks)
-            self._bench.events.progress(
-                len(pairs), self._rules.plan.pairs_per_launch, "pairs of blocks"
+        wanted = self._rules.plan.pairs_per_launch
+        measured = [self._verified(trial, pair) for pair in launch.pairs(wanted)]
+        logs = [float(np.log(one.pair.throughput_ratio)) for one in measured]
+        alone = stats.outlying_pair(logs, self._rules.noise)
+        if alone is not None:
+            void = measured.pop(alone).pair
+            line = (
+                f"pair {void.pair} of launch {void.launch} stood alone at "
+                f"{void.throughput_ratio:.3f} times: it is void and was measured again"
             )
+            trial.warnings.append(line)
+            self._bench.events.note(line)
+            measured += [self._verified(trial, pair) for pair in launch.pairs(1)]
+        pairs = [one.pair for one in measured]
+        trial.block_cpu.extend(one.blocks for one in measured)
         trial.pairs.extend(pairs)
         trial.launches.append(pairs)
+        self._bench.events.progress(len(pairs), wanted, "pairs of blocks")
+
+    def _verified(self, trial: Trial, measured: MeasuredPair) -> MeasuredPair:
+        """Compare every output of a measured pair, then return it."""
+        self._verify_timed(trial, measured.results["baseline"], measured.results["candidate"])
+        return measured
 
     def _compare(
         self, trial: Trial, answers: Iterable[equivalence.Compared], *, timed: bool
@@ -229,20 +288,19 @@ class Verifier:
         recorded = launch.recorded(
             traffic.order[:count], traffic.arrivals_s[:count], COMMIT_SEGMENTS
         )
-        trial.load_test, gate = load_test(
-            recorded, self._bench.manifest.slo.p99_ms, traffic.rate, count
-        )
         for old, new in zip(
             recorded.results["baseline"], recorded.results["candidate"], strict=True
         ):
             self._verify_timed(trial, old, new)
+        trial.load_test, gate = load_test(
+            recorded, self._bench.manifest.slo.p99_ms, traffic.rate, count
+        )
         trial.pass_or_end(gate)
 
     def _confirm(self, trial: Trial, launch: Launch) -> None:
         """Measure four fresh pairs: the gain that is printed. It must be positive."""
         for measured in launch.pairs(CONFIRM_PAIRS):
-            self._verify_timed(trial, measured.results["baseline"], measured.results["candidate"])
-            trial.confirm.append(measured.pair)
+            trial.confirm.append(self._verified(trial, measured).pair)
             self._bench.events.progress(len(trial.confirm), CONFIRM_PAIRS, "confirming pairs")
         logs = [float(np.log(pair.throughput_ratio)) for pair in trial.confirm]
         gain = stats.confirm(logs, self._rules.noise)
@@ -267,61 +325,27 @@ class Verifier:
         )
 
 
-def protected_files(manifest: Manifest) -> tuple[str, ...]:
-    """Return files and globs that judge a candidate, relative to the root: it may not touch them.
-
-    What a build step makes the traffic of counts where it lies in the folder of the traffic.
-    """
-    specs = (manifest.correctness.referee, manifest.correctness.metric)
-    judges = [spec.partition(":")[0] for spec in specs if spec]
-    folder = PurePosixPath(manifest.traffic.requests).parent
-    inputs = [name for step in manifest.stack.build for name in step.inputs]
-    return (
-        str(MANIFEST_PATH),
-        manifest.traffic.requests,
-        manifest.traffic.arrivals,
-        *judges,
-        *(name for name in inputs if folder.parts and folder in PurePosixPath(name).parents),
-    )
-
-
-def referee_of(manifest: Manifest, log: Path) -> Callable[[StackView], Referee] | None:
+def referee_of(
+    manifest: Manifest, sandbox: Sandbox, log: Path
+) -> Callable[[StackView], Referee] | None:
     """Return what opens the referee that the manifest names, None where it names none."""
-    spec = manifest.correctness.referee
+    return _opener(manifest.correctness.referee, sandbox, log, metric=False)
+
+
+def metric_of(
+    manifest: Manifest, sandbox: Sandbox, log: Path
+) -> Callable[[StackView], Referee] | None:
+    """Return what opens the business metric that the manifest names, None where it names none."""
+    return _opener(manifest.correctness.metric, sandbox, log, metric=True)
+
+
+def _opener(
+    spec: str | None, sandbox: Sandbox, log: Path, *, metric: bool
+) -> Callable[[StackView], Referee] | None:
     if spec is None:
         return None
-    return lambda view: Referee(spec, view.root, view.server_python, log=log)
-
-
-def _among(file: str, patterns: Sequence[str]) -> bool:
-    """Whether a pattern names the file, or a folder that it is in."""
-    places = [file, *map(str, PurePosixPath(file).parents)]
-    return any(fnmatchcase(place, pattern) for pattern in patterns for place in places)
-
-
-def _paths_gate(candidate: Candidate, protected: Sequence[str]) -> Gate:
-    """Refuse no patch, one that touches what judges it, and a config change that is code."""
-    files = sorted(candidate.edit.files)
-    if not candidate.patch:
-        return Gate(name="paths", result=GateResult.FAIL, reason="no_op_edit")
-    guarded = [f for f in files if f.startswith(PROTECTED) or _among(f, protected)]
-    if guarded:
-        return Gate(
-            name="paths",
-            result=GateResult.FAIL,
-            reason="touches_protected_files",
-            detail=", ".join(guarded),
-        )
-    code = [f for f in files if not f.endswith("config.pbtxt")]
-    if candidate.hypothesis.change_class is ChangeClass.CONFIG and code:
-        return Gate(
-            name="paths",
-            result=GateResult.FAIL,
-            reason="config_change_is_a_code_patch",
-            detail=", ".join(code),
-        )
-    return Gate(
-        name="paths", result=GateResult.PASS, reason="paths_allowed", detail=", ".join(files)
+    return lambda view: Referee(
+        spec, view.root, view.server_python, sandbox=sandbox, metric=metric, log=log
     )
 
 
@@ -333,53 +357,3 @@ def _gain_gate(result: GateResult, reason: str, trial: Trial) -> Gate:
         f"z {look.z:.1f} against {look.boundary:.1f}"
     )
     return Gate(name="gain", result=result, reason=reason, detail=detail)
-
-
-def load_test(
-    recorded: Recorded, slo_p99_ms: float, rate: float, count: int
-) -> tuple[LoadTest, Gate]:
-    """Return the load test of both arms and the commit gate's answer to it."""
-    arms = {
-        arm: _arm_load(recorded.blocks[arm], recorded.latencies_ms(arm))
-        for arm in ("baseline", "candidate")
-    }
-    old, new = arms["baseline"], arms["candidate"]
-    difference, ci, result, reason = stats.commit_gate(
-        old.over_slo, old.requests, new.over_slo, new.requests
-    )
-    p99 = stats.bootstrap_quantile_ratio(
-        recorded.latencies_ms("baseline"), recorded.latencies_ms("candidate")
-    )
-    test = LoadTest(
-        slo_p99_ms=slo_p99_ms,
-        rate=rate,
-        baseline=old,
-        candidate=new,
-        over_slo_difference=difference,
-        over_slo_ci=ci,
-        p99_ratio=p99.ratio if p99 else None,
-        p99_ci=p99.ci if p99 else None,
-        outputs_compared=count,
-    )
-    if new.errors > old.errors:
-        result, reason = GateResult.FAIL, "more_errors"
-    detail = (
-        f"over the SLO: {old.over_slo} of {old.requests} before, {new.over_slo} of {new.requests} "
-        f"after; difference {difference:+.2%} ({ci[0]:+.2%} to {ci[1]:+.2%})"
-    )
-    return test, Gate(name="commit", result=result, reason=reason, detail=detail)
-
-
-def _arm_load(blocks: Sequence[Block], latencies_ms: np.ndarray) -> ArmLoad:
-    """Sum one arm's segments up."""
-    requests = sum(block.requests for block in blocks)
-    offered_s = sum(block.requests / block.offered for block in blocks if block.offered)
-    return ArmLoad(
-        requests=requests,
-        offered=requests / offered_s,
-        achieved=sum(block.completed for block in blocks) / sum(block.wall_s for block in blocks),
-        errors=sum(block.errors for block in blocks),
-        over_slo=sum(block.over_slo or 0 for block in blocks),
-        latency_ms=percentiles(latencies_ms),
-        lag_p99_ms=max(block.lag_p99_ms or 0.0 for block in blocks),
-    )

@@ -11,9 +11,13 @@ from google.protobuf.internal.decoder import _DecodeVarint32
 from hypothesis import settings
 
 from layers.base import StackView
+from layers.errors import Missing
+from layers.manifest import SandboxSection
+from layers.sandbox.box import Sandbox
 from layers.stack import Stack
 from layers.triton.environment import ServerEnvironment, ensure
 from layers.triton.server import Deployment
+from tests.tcp_server import OwnedServer, owned_server
 
 # CI judges a change by the same examples every time; new ones are looked for elsewhere.
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -61,14 +65,23 @@ def server_env() -> ServerEnvironment:
 
 
 @pytest.fixture(scope="session")
+def sandbox() -> Sandbox:
+    """The strict sandbox: what everything under judgement runs in unless a manifest says else."""
+    try:
+        return Sandbox.open(SandboxSection())
+    except Missing as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
 def tiny_view(
-    tmp_path_factory: pytest.TempPathFactory, server_env: ServerEnvironment
+    tmp_path_factory: pytest.TempPathFactory, server_env: ServerEnvironment, sandbox: Sandbox
 ) -> Iterator[StackView]:
     """The tiny stack, checked out and built: read it, change nothing in it."""
     folder = tmp_path_factory.mktemp("tiny")
     with Stack.open(_copy_of_tiny(folder / "repository")) as stack:
         worktree = stack.worktree(stack.commit, folder / "worktrees")
-        stack.build(worktree, server_env)
+        stack.build(worktree, server_env, sandbox)
         yield stack.view(worktree, server_env)
 
 
@@ -84,13 +97,24 @@ def tiny_deployment(
     tiny_view: StackView,
     tiny_request: bytes,
     server_env: ServerEnvironment,
+    sandbox: Sandbox,
 ) -> Iterator[Deployment]:
     """A running server of the tiny stack, shared by tests that leave it as it was."""
     with Deployment(
         tiny_view,
         server_env,
+        sandbox=sandbox,
         cpus=None,
         log_dir=tmp_path_factory.mktemp("server"),
         probe=tiny_request,
     ) as deployment:
         yield deployment
+
+
+@pytest.fixture(scope="session")
+def running_server(
+    tmp_path_factory: pytest.TempPathFactory, tiny_view: StackView, server_env: ServerEnvironment
+) -> Iterator[OwnedServer]:
+    """A server of the tiny stack on a TCP port, as somebody else runs it."""
+    with owned_server(tiny_view, server_env, tmp_path_factory.mktemp("owned")) as server:
+        yield server

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -31,11 +32,27 @@ def minutes(text: str) -> float:
     return value
 
 
-def seed(text: str) -> int:
-    """Return a seed: a whole number from 0 to 2^32 - 1, which every generator accepts."""
-    if not re.fullmatch(r"\d{1,10}", text, re.ASCII) or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**32 - 1}")
+def seed(text: str, bits: int = 32) -> int:
+    """Return a seed: a whole number of 32 bits, which every generator accepts, or of `bits`."""
+    if not re.fullmatch(r"\d{1,20}", text, re.ASCII) or int(text) >= 2**bits:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {2**bits - 1}")
     return int(text)
+
+
+def wide_seed(text: str) -> int:
+    """Return a seed of 64 bits, as judgements draw them."""
+    return seed(text, 64)
+
+
+def not_negative(text: str) -> float:
+    """Return a finite number that is zero or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of zero or more")
+    return value
 
 
 def add_stack(parser: argparse.ArgumentParser) -> None:
@@ -52,15 +69,19 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_out_and_seed(
+    parser: argparse.ArgumentParser, *, default: str, read_seed: Callable[[str], int] = seed
+) -> None:
+    """Add --out, whose default is said in words, and --seed."""
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, help=f"where results go (default: {default})"
+    )
+    parser.add_argument("--seed", type=read_seed, default=0, help="seed of every draw (default: 0)")
+
+
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add what `run`, `plan` and `measure` have in common."""
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        type=Path,
-        help="where results go (default: .fvec/NAME, NAME being the name of PATH)",
-    )
-    parser.add_argument("--seed", type=seed, default=0, help="seed of every draw (default: 0)")
+    add_out_and_seed(parser, default=".fvec/NAME, NAME being the name of PATH")
     parser.add_argument(
         "--budget",
         metavar="MINUTES",

@@ -9,8 +9,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from layers.errors import InvalidInput, Missing, ToolFailed
+
+if TYPE_CHECKING:
+    from layers.manifest import Manifest, SandboxSection
 
 PYTHON = (3, 11)
 FREE_GIB = 4.0  # server environment, worktrees and spooled answers of a run
@@ -37,7 +41,7 @@ def check(path: Path | None, *, install: bool) -> list[Finding]:
     `install` makes the model server's environment if it is absent, which takes a download.
     Raises `InvalidInput` or `YamlError` for a manifest that is absent or wrong.
     """
-    requirements = _requirements(path) if path is not None else None
+    manifest, root = _manifest(path) if path is not None else (None, None)
     fix = f"fvec doctor --install{f' {path}' if path else ''}"
     return [
         _python(),
@@ -45,7 +49,8 @@ def check(path: Path | None, *, install: bool) -> list[Finding]:
         _program("cc", "apt-get install gcc (native parts of accepted changes are built with it)"),
         _engine(),
         _py_spy(),
-        _server(requirements, fix, install=install),
+        _server(_requirements(manifest, root), fix, install=install),
+        _sandbox(manifest.sandbox if manifest is not None else None),
         _cores(),
         _load(),
         _disk(),
@@ -113,13 +118,31 @@ def _server(requirements: Path | None, fix: str, *, install: bool) -> Finding:
     return Finding(name, ok=True, detail=f"Triton {found.version}", fix=fix)
 
 
-def _requirements(path: Path) -> Path | None:
-    """Return the requirements file that the manifest of the repository at `path` names."""
+def _sandbox(section: SandboxSection | None) -> Finding:
+    """Confine a program that does nothing, as the manifest asks for, strictly without one."""
+    from layers.manifest import SandboxSection
+    from layers.sandbox.box import Sandbox
+
+    fix = "apt-get install bubblewrap"
+    try:
+        detail = Sandbox.open(section or SandboxSection()).describe()
+    except (Missing, ToolFailed) as error:
+        return Finding("sandbox", ok=False, detail=error.message, fix=error.hint or fix)
+    return Finding("sandbox", ok=True, detail=detail, fix=fix)
+
+
+def _manifest(path: Path) -> tuple[Manifest, Path]:
+    """Return the manifest of the repository at `path`, and the folder its paths start at."""
     from bot.commands import config
 
     file, root = config.locate(path)
-    name = config.load(file).stack.requirements
-    return None if name is None else (root or path) / name
+    return config.load(file), root or path
+
+
+def _requirements(manifest: Manifest | None, root: Path | None) -> Path | None:
+    """Return the requirements file that a manifest names."""
+    name = manifest.stack.requirements if manifest is not None else None
+    return root / name if root is not None and name is not None else None
 
 
 def _cores() -> Finding:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bot.render import numbers, text
@@ -15,7 +15,15 @@ from bot.render.markdown import bullets, details, table
 from bot.render.text import code, inline
 
 if TYPE_CHECKING:
-    from layers.evidence import EvidenceFile, Iteration
+    from layers.evidence import (
+        Block,
+        Environment,
+        EvidenceFile,
+        Iteration,
+        Noise,
+        Pair,
+        StackRecord,
+    )
 
 REPLICAS = 10
 ALT = {
@@ -77,34 +85,57 @@ def why_line_plain(iteration: Iteration) -> str:
     return ""
 
 
-def environment(evidence: EvidenceFile) -> str:
-    """List hardware, versions and pins."""
-    machine, stack, noise = evidence.environment, evidence.stack, evidence.noise
+def environment(
+    machine: Environment, stack: StackRecord | None, noise: Noise | None, seed: int
+) -> str:
+    """List hardware, versions, pins, traffic and noise."""
     versions = [f"{inline(k)} {inline(v)}" for k, v in sorted(machine.packages.items())]
     lines = [
         f"{inline(machine.cpu)}, {machine.cores} cores, {numbers.number(machine.memory_gib)} GiB, "
         f"{inline(machine.kernel)}",
         f"{inline(machine.server)}, Python {inline(machine.python)}"
         + (f"; {', '.join(versions)}" if versions else ""),
-        f"server on {_cpus(machine.server_cpus)}, load generator on "
-        f"{_cpus(machine.generator_cpus)}; seed {evidence.seed}",
-        f"recorded traffic: {numbers.count(stack.requests)} requests at "
-        f"{numbers.per_second(stack.recorded_rate)}"
-        + (
-            f", {numbers.number(stack.candidates_mean)} candidates each on average"
-            if stack.candidates_mean
-            else ""
-        ),
-        f"noise of the unmodified stack against itself, throughput: {numbers.points(noise.work.floor_pct)} "
-        f"over {noise.work.pairs} pairs in {noise.work.launches} launches",
     ]
+    if machine.sandbox:
+        lines.append(f"candidates ran in {inline(machine.sandbox, 300)}")
+    if stack:
+        lines += [
+            f"server on {_cpus(machine.server_cpus)}, load generator on "
+            f"{_cpus(machine.generator_cpus)}; seed {seed}",
+            f"recorded traffic: {numbers.count(stack.requests)} requests at "
+            f"{numbers.per_second(stack.recorded_rate)}"
+            + (
+                f", {numbers.number(stack.candidates_mean)} candidates each on average"
+                if stack.candidates_mean
+                else ""
+            ),
+        ]
+    else:
+        lines.append(f"seed {seed}")
+    if noise:
+        what = "the unmodified stack" if stack else "the reference"
+        lines.append(
+            f"noise of {what} against itself, throughput: "
+            f"{numbers.points(noise.work.floor_pct)} over {noise.work.pairs} pairs in "
+            f"{noise.work.launches} launch{'es' if noise.work.launches > 1 else ''}"
+        )
     return bullets(lines)
 
 
 def reproduce(evidence: EvidenceFile) -> str:
-    """Return the command that measures again."""
-    commit = evidence.iteration.base_commit or evidence.stack.commit
-    return text.fence(f"git checkout {shlex.quote(commit)}\n{shlex.join(evidence.reproduce)}", "sh")
+    """Return the commands that measure again: this claim, this patch, the whole run."""
+    iteration = evidence.iteration
+    commit = shlex.quote(iteration.base_commit or evidence.stack.commit)
+    kind = iteration.hypothesis.change_class
+    lines = [
+        "# in a checkout of the stack; evidence.json and patch.diff lie beside this text",
+        "fvec verify evidence.json",
+        "# the same patch, judged by itself; or the whole run that found it",
+        f"git checkout {commit}",
+        f"fvec judge . --patch patch.diff --class {kind} --seed {evidence.seed}",
+        shlex.join(evidence.reproduce),
+    ]
+    return text.fence("\n".join(lines), "sh")
 
 
 def images(plots: Mapping[str, str]) -> str:
@@ -112,10 +143,9 @@ def images(plots: Mapping[str, str]) -> str:
     return "\n\n".join(f"![{ALT[name]}]({plots[name]})" for name in ALT if name in plots)
 
 
-def raw_pairs(evidence: EvidenceFile) -> str:
-    """List every pair, collapsed."""
-    iteration = evidence.iteration
-    kinds = [("look", iteration.pairs), ("fresh", iteration.confirm)]
+def raw_pairs(looked: Sequence[Pair], fresh: Sequence[Pair]) -> str:
+    """List every pair, collapsed: those of the looks, and the fresh ones."""
+    kinds = [("look", looked), ("fresh", fresh)]
     rows = [
         [kind, str(p.launch), str(p.pair), f"{p.throughput_ratio:.4f}", f"{p.cpu_ratio:.4f}"]
         for kind, pairs in kinds
@@ -126,7 +156,7 @@ def raw_pairs(evidence: EvidenceFile) -> str:
     return details(name, table(head, rows, right="lrrrr")) if rows else ""
 
 
-def raw_blocks(evidence: EvidenceFile) -> str:
+def raw_blocks(blocks: Sequence[Block]) -> str:
     """List every block, collapsed."""
     rows = [
         [
@@ -142,7 +172,7 @@ def raw_blocks(evidence: EvidenceFile) -> str:
             f"{b.neighbour_cpu:.2f}",
             code(b.void or ""),
         ]
-        for b in evidence.blocks
+        for b in blocks
     ]
     head = ["measure", "arm", "launch.pair.place", "completed", "errors", "wall s", "req/s"]
     head += ["CPU ms / request", "generator cores", "neighbour cores", "void"]

@@ -10,7 +10,7 @@ _BARE_PIPE = re.compile(r"(?<!\\)\|")  # a pipe ends a cell even inside a code s
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: str = "") -> str:
     """Return a table; cells are markdown already, `right` has one letter `r` or `l` per column."""
-    aligned = right.ljust(len(head), "l")
+    aligned = right[: len(head)].ljust(len(head), "l")  # a ruler of another length is no table
     ruler = ["---:" if side == "r" else "---" for side in aligned]
     lines = [head, ruler, *rows]
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)

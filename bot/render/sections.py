@@ -5,8 +5,10 @@ A section is an empty string where nothing was measured.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bot.render import numbers, text
 from bot.render.markdown import table
@@ -16,12 +18,15 @@ from layers.base import ChangeClass
 if TYPE_CHECKING:
     from layers.evidence import (
         ArmLoad,
+        EndToEnd,
         EvidenceFile,
         Gate,
         Interval,
         Iteration,
         LoadTest,
+        LocalGain,
         Look,
+        Noise,
         OutputRow,
     )
 
@@ -34,6 +39,61 @@ CLASSES = {
     "approximate": "outputs may move; the business metric must not be worse",
     "config": "no code changes; outputs held to those of the unmodified stack",
 }
+
+
+class Measured(Protocol):
+    """What a judgement has to show: an iteration of a run, or a given patch or callable."""
+
+    @property
+    def equivalence(self) -> Sequence[OutputRow]:
+        """Every output tensor, candidate against baseline."""
+
+    @property
+    def outputs_compared(self) -> int:
+        """Answers held against each other."""
+
+    @property
+    def looks(self) -> Sequence[Look]:
+        """The looks, in order."""
+
+    @property
+    def local(self) -> LocalGain | None:
+        """What the changed part gained by itself."""
+
+    @property
+    def end_to_end(self) -> EndToEnd | None:
+        """The gain, from fresh pairs."""
+
+    @property
+    def load_test(self) -> LoadTest | None:
+        """The commit gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the rows of a gain are called."""
+
+    how: str
+    throughput: str
+    cpu: str
+    table: str  # what the equivalence table is of
+
+
+SERVED = Words(
+    "Baseline and candidate ran beside each other, both freshly started, in pairs of blocks "
+    "in random order.",
+    "throughput, fixed load in flight",
+    "server CPU per request",
+    "The table is of requests sent one at a time, mutated ones included; with every timed answer "
+    "of both arms",
+)
+CALLED = Words(
+    "Reference and candidate ran beside each other, both freshly started, on the same inputs, "
+    "fresh in every call, in random order.",
+    "calls per second",
+    "CPU per call",
+    "The table is of calls with ordinary content; with those of unusual content and every timed one",
+)
 
 
 def summary(evidence: EvidenceFile) -> str:
@@ -94,63 +154,77 @@ def change(evidence: EvidenceFile) -> str:
     if sites:
         parts.append("Sites: " + ", ".join(sites) + ".")
     if iteration.gates:
-        parts.append(table(["gate", "result", "reason", "detail"], map(_gate, iteration.gates)))
+        parts.append(gates(iteration.gates))
     if iteration.equivalence:
         parts.append(equivalence(iteration))
     return "\n\n".join(part for part in parts if part)
 
 
-def equivalence(iteration: Iteration) -> str:
+def equivalence(measured: Measured, words: Words = SERVED) -> str:
     """Return the equivalence table: candidate against baseline, and both against the referee."""
-    refereed = any(row.referee_requests for row in iteration.equivalence)
+    refereed = any(row.referee_requests for row in measured.equivalence)
     head = ["output", "type", "requests", "elements", "bits differ", "max", "p99.9"]
     head += ["beyond limit", "limit"] + ["error of baseline", "error of candidate"] * refereed
-    rows = [_output(row, refereed=refereed) for row in iteration.equivalence]
+    rows = [_output(row, refereed=refereed) for row in measured.equivalence]
     note = "Deviations are absolute, candidate against baseline."
     if refereed:
-        most = max(row.referee_requests for row in iteration.equivalence)
+        most = max(row.referee_requests for row in measured.equivalence)
         note += (
             " The last two columns are the largest and the 99.9th percentile error against the "
             f"float64 referee, over {numbers.count(most)} requests."
         )
-    if iteration.outputs_compared:
-        note += (
-            " The table is of requests sent one at a time, mutated ones included; with every timed "
-            f"answer of both arms {numbers.count(iteration.outputs_compared)} were compared."
-        )
+    if measured.outputs_compared:
+        note += f" {words.table} {numbers.count(measured.outputs_compared)} were compared."
     return table(head, rows, right="llrrrrrrrrr") + "\n\n" + note
 
 
-def gain(evidence: EvidenceFile) -> str:
+def gates(rows: Sequence[Gate]) -> str:
+    """List the gates with what each answered."""
+    return table(["gate", "result", "reason", "detail"], map(_gate, folded(rows)))
+
+
+def folded(rows: Sequence[Gate]) -> list[Gate]:
+    """Return one gate where the same one answered alike several times, with the last detail."""
+    same: dict[tuple[str, str, str], list[Gate]] = {}
+    for row in rows:
+        same.setdefault((row.name, row.result, row.reason), []).append(row)
+    return [
+        alike[-1].model_copy(update={"detail": f"{len(alike)} times, lastly: {alike[-1].detail}"})
+        if len(alike) > 1
+        else alike[0]
+        for alike in same.values()
+    ]
+
+
+def gain(measured: Measured, noise: Noise | None, words: Words = SERVED) -> str:
     """List every measured ratio with its interval, n and noise floor."""
-    rows = _gain_rows(evidence)
+    rows = _gain_rows(measured, noise, words)
     if not rows:
         return ""
     head = ["measure", "ratio", "95 % interval", "n", "noise floor"]
+    fresh = (
+        " The gain comes from pairs measured after the change had been accepted, so that being "
+        "chosen does not flatter it."
+    )
     return (
-        "Baseline and candidate ran beside each other, both freshly started, in pairs of blocks "
-        "in random order. Above 1 is better in every row. The gain comes from pairs measured "
-        "after the change had been accepted, so that being chosen does not flatter it.\n\n"
+        f"{words.how} Above 1 is better in every row.{fresh if measured.end_to_end else ''}\n\n"
         + table(head, rows, right="lrrrr")
     )
 
 
-def _gain_rows(evidence: EvidenceFile) -> list[list[str]]:
-    iteration, noise = evidence.iteration, evidence.noise
-    end, test, local = iteration.end_to_end, iteration.load_test, iteration.local
-    work = numbers.points(noise.work.floor_pct)
+def _gain_rows(measured: Measured, noise: Noise | None, words: Words) -> list[list[str]]:
+    end, test, local = measured.end_to_end, measured.load_test, measured.local
+    work = numbers.points(noise.work.floor_pct) if noise else numbers.ABSENT
     rows: list[list[str]] = []
     if end:
         n = f"{end.pairs} pairs"
-        rows.append(
-            ["throughput, fixed load in flight", *_ratio(end.throughput_ratio, end.ci), n, work]
-        )
+        rows.append([words.throughput, *_ratio(end.throughput_ratio, end.ci), n, work])
         # The floor was measured on throughput; CPU has none of its own in the evidence.
         cpu = _ratio(end.cpu_ratio, end.cpu_ci)
-        rows.append(["server CPU per request", *cpu, n, numbers.ABSENT])
+        rows.append([words.cpu, *cpu, n, numbers.ABSENT])
     if test and test.p99_ratio is not None:
         n = f"{numbers.count(test.candidate.requests)} requests an arm"
-        tail = numbers.points(noise.tail.floor_pct) if noise.tail else numbers.ABSENT
+        tail = numbers.points(noise.tail.floor_pct) if noise and noise.tail else numbers.ABSENT
         name = f"p99 at {numbers.per_second(test.rate)}"
         rows.append([name, *_ratio(test.p99_ratio, test.p99_ci), n, tail])
     if local:
@@ -164,21 +238,21 @@ def _ratio(ratio: float, ci: Interval | None) -> tuple[str, str]:
     return numbers.times(ratio), numbers.between(ci, ratio) if ci else numbers.ABSENT
 
 
-def looks(evidence: EvidenceFile) -> str:
+def looks(measured: Measured) -> str:
     """List the looks that led to the verdict."""
-    if not evidence.iteration.looks:
+    if not measured.looks:
         return ""
     head = ["launches", "pairs", "throughput", "95 % interval", "gain", "floor", "z", "boundary"]
-    rows = [_look(look) for look in evidence.iteration.looks]
+    rows = [_look(look) for look in measured.looks]
     return (
         "The looks that led here; the gain, 1 - 1/ratio, has to stand above the floor of its "
         "look and z above the boundary:\n\n" + table([*head, "decision"], rows, right="rrrrrrrrl")
     )
 
 
-def load_test(evidence: EvidenceFile) -> str:
+def load_test(measured: Measured) -> str:
     """Show the commit gate: both arms at the recorded rate against the SLO."""
-    test = evidence.iteration.load_test
+    test = measured.load_test
     if not test:
         return ""
     low, high = (100 * end for end in test.over_slo_ci)

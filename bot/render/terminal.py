@@ -38,7 +38,7 @@ def run(report: RunReport, files: Mapping[str, Path]) -> RenderableType:
             )
     if report.iterations:
         head = ["#", "layer", "change", "verdict", "why"]
-        parts.append(_table(head, map(_iteration, report.iterations), right={0}))
+        parts.append(rich_table(head, map(_iteration, report.iterations), right={0}))
     parts += [Text(f"not tried: {one_line(line)}") for line in report.not_tried]
     for pull in report.pull_requests:
         parts.append(Text(f"pull request {pull.number}: {one_line(pull.title)}"))
@@ -85,29 +85,51 @@ def plan(report: PlanReport) -> RenderableType:
     )
     if not rows:
         return Group(Text("no hypothesis: no card matches this stack", style="bold"), Text(source))
-    return Group(_table(head, rows, right={4, 5, 6}), Text(source, style="dim"))
+    return Group(rich_table(head, rows, right={4, 5, 6}), Text(source, style="dim"))
 
 
 def measure(report: MeasureReport) -> RenderableType:
-    """Show the noise floor of each measure and the gains that it can resolve."""
+    """Show the noise floor of each measure, and what gain it can resolve in how long."""
+    work = report.noise.work
+    lead = (
+        f"noise floor of throughput: {numbers.points(work.floor_pct)}; after one launch a smaller "
+        "gain cannot be told from nothing"
+    )
     head = ["measure", "floor", "SD of pairs", "SD of launches", "seen", "pairs", "launches"]
     parts: list[RenderableType] = [
-        _table(head, _noise(report.noise), right={1, 2, 3, 4, 5, 6}),
+        Text(lead, style="bold"),
+        rich_table(head, _noise(report.noise), right={1, 2, 3, 4, 5, 6}),
         Text(
-            "floor: 95 % half-width of the unmodified stack's difference from itself; a smaller "
-            "gain cannot be told from nothing",
+            "floor: 95 % half-width of the unmodified stack's difference from itself after one "
+            "launch; it falls with the square root of the launches. seen: that difference itself",
             style="dim",
         ),
     ]
     if report.resolvable:
         rows = [
-            [Text(numbers.percent(gain)), Text(str(launches)), Text(numbers.number(minutes))]
+            [Text(numbers.percent(gain)), Text(str(launches)), Text(numbers.duration(60 * minutes))]
             for gain, launches, minutes in report.resolvable
         ]
-        parts.append(_table(["gain in reach", "launches", "minutes"], rows, right={0, 1, 2}))
+        reach = ["gain in reach", "launches", "time per candidate"]
+        parts.append(rich_table(reach, rows, right={0, 1, 2}))
+        parts.append(
+            Text(
+                "gain in reach: the smallest, as 1 - 1/speedup, that a run accepts nine times in "
+                "ten by that look",
+                style="dim",
+            )
+        )
     void = sum(1 for block in report.blocks if block.void)
-    parts.append(Text(f"{numbers.count(len(report.blocks))} blocks, {numbers.count(void)} void"))
+    told = f"{numbers.count(len(report.blocks))} blocks, {numbers.count(void)} void"
+    parts.append(Text(f"{told}; {one_line(_machine(report))}"))
     return Group(*parts)
+
+
+def _machine(report: MeasureReport) -> str:
+    """Name the machine that the floor belongs to."""
+    machine = report.environment
+    sandbox = f", in {machine.sandbox}" if machine.sandbox else ""
+    return f"{machine.cpu}, {machine.cores} cores{sandbox}"
 
 
 def _iteration(iteration: Iteration) -> list[Text]:
@@ -145,12 +167,13 @@ def plain_table(
 ) -> RenderableType:
     """Return a table of untrusted strings."""
     cells = [[Text(one_line(cell)) for cell in row] for row in rows]
-    return _table(head, cells, right=right)
+    return rich_table(head, cells, right=right)
 
 
-def _table(
-    head: Sequence[str], rows: Iterable[Sequence[Text]], *, right: Collection[int]
+def rich_table(
+    head: Sequence[str], rows: Iterable[Sequence[Text]], *, right: Collection[int] = ()
 ) -> RenderableType:
+    """Return a table of texts; `right` are the columns of numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold dim")
     for column, name in enumerate(head):
         table.add_column(Text(name), justify="right" if column in right else "left")

@@ -1,4 +1,4 @@
-"""The referee's process: `python -P referee_child.py FILE FUNCTION`, run by path.
+"""The process of a referee or metric: `python -P referee_child.py FILE FUNCTION KIND`, by path.
 
 It answers frames on stdin with frames on stdout until stdin closes. It runs in the model server's
 environment, so it knows NumPy and the standard library only; the parent imports the codec below.
@@ -34,6 +34,8 @@ HEADER = struct.Struct("<I")
 MAX_FRAME = 1 << 30
 NUMBER = re.compile(r"[<>|][biuf][1248]")
 PARENT_CHECK_S = 1.0
+METRIC = "metric"  # kind of a function (request, outputs) -> number, and name of its answer
+INPUT, OUTPUT = "i:", "o:"  # say in a frame which of the two a tensor belongs to
 
 
 class FrameError(ValueError):
@@ -54,6 +56,16 @@ def encode(tensors: Mapping[str, Array], error: str | None = None) -> bytes:
     head = json.dumps({"tensors": header, "error": error}).encode()
     body = b"".join([HEADER.pack(len(head)), head, *blobs])
     return LENGTH.pack(len(body)) + body
+
+
+def joined(request: Mapping[str, Array], outputs: Mapping[str, Array] | None) -> dict[str, Array]:
+    """Return the tensors of one request, and the outputs that answered it, under distinct names."""
+    inputs = {f"{INPUT}{name}": array for name, array in request.items()}
+    return inputs | {f"{OUTPUT}{name}": array for name, array in (outputs or {}).items()}
+
+
+def _parted(tensors: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    return {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix)}
 
 
 def _blob(name: str, array: Array) -> tuple[str, bytes]:
@@ -120,7 +132,7 @@ def _read(stream: BinaryIO) -> bytes | None:
     return body if len(body) == size else None
 
 
-def _load(file: Path, function: str) -> Callable[[dict[str, Array]], Any]:
+def _load(file: Path, function: str) -> Callable[..., Any]:
     """Return the function of the file; what lies beside the file can be imported by it."""
     sys.path.insert(0, str(file.parent))
     spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -129,23 +141,38 @@ def _load(file: Path, function: str) -> Callable[[dict[str, Array]], Any]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
     spec.loader.exec_module(module)
-    found: Callable[[dict[str, Array]], Any] | None = getattr(module, function, None)
+    found: Callable[..., Any] | None = getattr(module, function, None)
     if not callable(found):
         raise AttributeError(f"{file.name} has no function {function}")
     return found
 
 
-def _answer(function: Callable[[dict[str, Array]], Any], body: bytes) -> bytes:
-    """Return the frame of the function's outputs, checked to be float64."""
-    request, _ = decode(body)
-    outputs = function(request)
+def _answer(function: Callable[..., Any], kind: str, body: bytes) -> bytes:
+    """Return the frame of what the function makes of one request."""
+    tensors, _ = decode(body)
+    request = _parted(tensors, INPUT)
+    if kind == METRIC:
+        return encode({METRIC: _metric(function(request, _parted(tensors, OUTPUT)))})
+    return encode(_outputs(function(request)))
+
+
+def _metric(value: object) -> Array:
+    """Return a metric's value as a float64 scalar; TypeError when it is no finite number."""
+    number = np.asarray(value)
+    if number.shape != () or number.dtype.kind not in "biuf" or not np.isfinite(number):
+        raise TypeError(f"the metric must return a finite number, not {value!r:.80}")
+    return number.astype(np.float64)
+
+
+def _outputs(outputs: object) -> dict[str, Array]:
+    """Return a referee's outputs, checked to be float64."""
     if not isinstance(outputs, dict) or not outputs:
         raise TypeError("the referee must return a dict of float64 arrays")
     for name, array in outputs.items():
         if not isinstance(array, np.ndarray) or array.dtype != np.float64:
             kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
             raise TypeError(f"output {name!r} must be a float64 array, not {kind}")
-    return encode(outputs)
+    return outputs
 
 
 def _watch(parent: int) -> None:
@@ -155,7 +182,7 @@ def _watch(parent: int) -> None:
     os._exit(1)
 
 
-def main(file: Path, function: str) -> int:
+def main(file: Path, function: str, kind: str) -> int:
     """Announce that the function is loaded, then answer one frame by one until stdin closes."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # whatever the referee prints goes to the log
@@ -168,7 +195,7 @@ def main(file: Path, function: str) -> int:
             body = _read(sys.stdin.buffer)
             if body is None:
                 return 0
-            reply = _answer(call, body)
+            reply = _answer(call, kind, body)
     except Exception as error:  # the code of the serving repository may raise anything
         _write(answers, encode({}, error=f"{type(error).__name__}: {error}"))
         raise  # the traceback goes to the log
@@ -182,4 +209,4 @@ def _write(stream: FileIO, data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))

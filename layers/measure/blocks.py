@@ -25,6 +25,7 @@ from layers.measure.checks import (
     percentiles,
     voids,
 )
+from layers.measure.fresh import RequestSet
 from layers.measure.load import LoadGenerator, LoadResult
 from layers.measure.records import OK
 
@@ -54,12 +55,14 @@ class BlockContext:
     limits: Limits = field(default_factory=Limits)
     # int64[requests of the traffic]: bytes below which a response is short; None: only empty ones
     least_bytes: NDArray[np.int64] | None = None
+    requests: RequestSet | None = None  # what orders count in; None: the recording
 
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
     """CPU seconds used since some fixed time, by whom."""
 
+    at: float  # seconds since the Unix epoch
     wall_s: float
     busy_s: float  # the whole machine, time stolen by its host included
     generator_s: float
@@ -71,6 +74,7 @@ class _Usage:
 class _Spent:
     """The difference of two usages."""
 
+    started_at: float  # seconds since the Unix epoch
     generator_cores: float
     neighbour_cores: float
     server_s: dict[str, float]
@@ -89,7 +93,9 @@ def work_block(
     it little from 60 requests on, see `checks.Limits`.
     """
     result, spent = _under_load(
-        deployment, load, lambda: load.closed(deployment.grpc, order, in_flight)
+        deployment,
+        load,
+        lambda: load.closed(deployment.grpc, order, in_flight, requests=context.requests),
     )
     block = _block("work", _facts(result, spent, context), result, spent, context)
     return block.model_copy(update={"in_flight": in_flight}), result
@@ -111,7 +117,9 @@ def rate_block(
     span of the schedule.
     """
     result, spent = _under_load(
-        deployment, load, lambda: load.open(deployment.grpc, order, arrivals_s)
+        deployment,
+        load,
+        lambda: load.open(deployment.grpc, order, arrivals_s, requests=context.requests),
     )
     done_s = result.records["done_s"][result.records["code"] == OK]
     facts = replace(
@@ -178,6 +186,7 @@ def _block(
         launch=context.launch,
         pair=context.pair,
         position=context.position,
+        started_at=spent.started_at,
         requests=facts.requests,
         completed=result.completed,
         errors=result.errors,
@@ -205,6 +214,7 @@ def _usage(deployment: Deployment, load: LoadGenerator) -> _Usage:
     busy_s = times.user + times.nice + times.system + times.irq + times.softirq + times.steal
     own = os.times()
     return _Usage(
+        at=time.time(),
         wall_s=time.monotonic(),
         busy_s=busy_s,
         generator_s=load.cpu_seconds(),
@@ -223,4 +233,4 @@ def _spent(before: _Usage, after: _Usage) -> _Spent:
     generator_s = after.generator_s - before.generator_s
     ours_s = sum(server_s.values()) + generator_s + after.own_s - before.own_s
     neighbour_s = max(0.0, after.busy_s - before.busy_s - ours_s)
-    return _Spent(generator_s / wall_s, neighbour_s / wall_s, server_s)
+    return _Spent(before.at, generator_s / wall_s, neighbour_s / wall_s, server_s)

@@ -111,6 +111,18 @@ def _bootstrap_log_quantiles(
     return np.log(found)
 
 
+def at_most(events: int, trials: int, confidence: float = 0.95) -> float:
+    """Return the upper bound of a share: one-sided and exact (Clopper and Pearson, 1934).
+
+    With no event it is close to three over `trials`. Raises ValueError for counts that do not fit.
+    """
+    if not 0 <= events <= trials or trials < 1:
+        raise ValueError("there must be trials, and no more events than trials")
+    return (
+        1.0 if events == trials else float(stats.beta.ppf(confidence, events + 1, trials - events))
+    )
+
+
 def difference_of_shares_ci(over_a: int, n_a: int, over_b: int, n_b: int) -> tuple[float, Interval]:
     """Return share b minus share a with its 95 % interval.
 

@@ -7,11 +7,12 @@ launch together, so the launch is the unit of the statistics and pairs only refi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,14 @@ from layers.errors import FvecError, Inconclusive, InvalidInput, ToolFailed
 from layers.events import Events
 from layers.evidence import Block, Pair
 from layers.manifest import Manifest
+from layers.measure import counters, tally
 from layers.measure.blocks import BlockContext, rate_block, work_block
+from layers.measure.ceilings import Ceilings, above, near_floor
 from layers.measure.checks import ENVIRONMENT, Limits
+from layers.measure.fresh import Fresh, RequestSet
 from layers.measure.load import LoadGenerator, LoadResult
+from layers.sandbox.box import LimitReached, Sandbox
+from layers.triton.client import ModelCounts
 from layers.triton.environment import ServerEnvironment
 from layers.triton.remote import RemoteDeployment
 from layers.triton.server import Deployment
@@ -53,6 +59,7 @@ class Bench:
     """The instruments of a run: the same for every launch in it."""
 
     env: ServerEnvironment
+    sandbox: Sandbox
     load: LoadGenerator
     manifest: Manifest
     log_dir: Path
@@ -60,11 +67,29 @@ class Bench:
     block_requests: int
     events: Events
     on_block: Callable[[Block], None]
+    # Both are found on the unmodified stack, by `layers.calibrate`.
+    fresh: Fresh | None = None  # None: blocks send the recording itself
+    ceilings: Ceilings | None = None
+    start_seed: int = 0  # of the order in which the arms of launches are started
 
     def draw(self) -> NDArray[np.int64]:
         """Return the requests of one pair, int64[block_requests], drawn without replacement."""
         known = len(self.load.traffic.requests)
         return self.rng.permutation(known)[: self.block_requests].astype(np.int64)
+
+    @contextmanager
+    def sending(
+        self, order: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.int64], RequestSet | None]]:
+        """Yield what a block sends for `order`: new copies of those requests, and their order.
+
+        Raises ToolFailed where the file that holds them was changed meanwhile.
+        """
+        if self.fresh is None:
+            yield order, None
+            return
+        with self.fresh.draw(order) as requests:
+            yield np.arange(len(order), dtype=np.int64), requests
 
     def deploy(self, view: StackView, name: str, *, probed: bool = True) -> Served:
         """Return a deployment of `view`, not yet started; `probed`: by a real request.
@@ -78,16 +103,23 @@ class Bench:
         return Deployment(
             view,
             self.env,
+            sandbox=self.sandbox,
             cpus=self.manifest.server.cpus,
             log_dir=self.log_dir / name,
             start_timeout_s=self.manifest.server.start_timeout_s,
             probe=probe,
         )
 
-    def warm(self, deployment: Served) -> None:
-        """Serve a few requests that nobody measures."""
+    def warm(self, deployment: Served) -> str | None:
+        """Serve a few requests that nobody measures; return what went wrong, None if nothing."""
         order = self.draw()[:WARM_REQUESTS]
-        self.load.closed(deployment.grpc, order, self.manifest.traffic.in_flight)
+        warmed = self.load.closed(deployment.grpc, order, self.manifest.traffic.in_flight)
+        warmed.discard()
+        if not warmed.errors:
+            return None
+        return (
+            f"{warmed.errors} of {len(order)} first requests failed: {'; '.join(warmed.messages)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +143,32 @@ class Recorded:
         return np.concatenate([result.latencies_ms() for result in self.results[arm]])
 
 
+@dataclass(slots=True)
+class _Both:
+    """One block of each arm over the same requests, and what the servers counted meanwhile."""
+
+    blocks: dict[Arm, Block] = field(default_factory=dict)
+    results: dict[Arm, LoadResult] = field(default_factory=dict)
+    ran: dict[Arm, dict[str, ModelCounts]] = field(default_factory=dict)
+
+
 class Launch:
     """Both arms of one launch, as a context manager. The same view twice is an A/A launch."""
 
     def __init__(
-        self, bench: Bench, number: int, baseline: StackView, candidate: StackView, label: str
+        self,
+        bench: Bench,
+        number: int,
+        baseline: StackView,
+        candidate: StackView,
+        label: str,
+        *,
+        warnings: list[str] | None = None,
     ) -> None:
-        """Prepare launch `number` (from 1); `label` names its log folders."""
+        """Prepare launch `number` (from 1); `label` names its log folders.
+
+        `warnings` takes lines about what was measured that a reviewer should know.
+        """
         self.number = number
         self._bench = bench
         self._views = {"baseline": baseline, "candidate": candidate}
@@ -126,12 +177,12 @@ class Launch:
         self._arms: dict[Arm, Served] = {}
         self._pairs = 0
         self._void = 0
+        self._warnings = warnings if warnings is not None else []
 
     def __enter__(self) -> Self:
         """Start and warm both arms. DoesNotServe when only the candidate fails to."""
         with ExitStack() as undo:
-            # In random order: measured, the server that is started second runs 1 to 2 % faster.
-            for arm in self._order_of_arms():
+            for arm in self._order_of_starts():
                 name = f"{self._label}-{self.number}-{arm}"
                 deployment = self._bench.deploy(self._views[arm], name)
                 self._arms[arm] = self._start(undo, arm, deployment)
@@ -182,68 +233,127 @@ class Launch:
         except (InvalidInput, ToolFailed) as error:
             if arm == "baseline":
                 raise
-            raise DoesNotServe(error.message) from error
-        self._bench.warm(deployment)
+            self._check_machine(error)
+            raise DoesNotServe(error.message, _limit(error) or "does_not_serve") from error
+        failed = self._bench.warm(deployment)
+        if failed and arm == "baseline":
+            raise ToolFailed(f"the baseline broke while it was warmed: {failed}")
+        if failed:
+            raise DoesNotServe(failed, reason="errors_while_warming")
         return deployment
+
+    def _check_machine(self, failure: FvecError) -> None:
+        """Raise ToolFailed where the unmodified stack cannot be started now either."""
+        control = self._bench.deploy(
+            self._views["baseline"], f"{self._label}-{self.number}-control"
+        )
+        try:
+            with control:
+                return
+        except FvecError as error:
+            raise ToolFailed(f"no arm can be started any more: {error.message}") from failure
+
+    def _order_of_starts(self) -> Sequence[Arm]:
+        """Return which arm is started first: drawn in odd launches, the other one in even ones.
+
+        Measured: the server that is started second runs 1 to 2 % faster. Balanced, it evens out.
+        """
+        pair_of_launches = (self.number + 1) // 2
+        seeds = [self._bench.start_seed, crc32(self._label.encode()), pair_of_launches]
+        first_in_odd = int(np.random.default_rng(seeds).integers(2))
+        return ARMS if (self.number + first_in_odd) % 2 else ARMS[::-1]
 
     def _order_of_arms(self) -> Sequence[Arm]:
         return ARMS if self._bench.rng.random() < 0.5 else ARMS[::-1]
 
-    def _context(self, arm: Arm, position: int) -> BlockContext:
+    def _context(
+        self, arm: Arm, position: int, requests: RequestSet | None, limits: Limits
+    ) -> BlockContext:
         return BlockContext(
             arm=arm,
             launch=self.number,
             pair=self._pairs,
             position=1 if position == 1 else 2,
+            limits=limits,
+            requests=requests,
         )
 
     def _pair(self, order: NDArray[np.int64]) -> MeasuredPair | None:
         """Measure one pair; None if one of its blocks is void."""
         bench = self._bench
+        with bench.sending(order) as (sent, requests):
 
-        def measure(served: Served, context: BlockContext) -> tuple[Block, LoadResult]:
-            return work_block(served, bench.load, order, bench.manifest.traffic.in_flight, context)
+            def measure(served: Served, context: BlockContext) -> tuple[Block, LoadResult]:
+                in_flight = bench.manifest.traffic.in_flight
+                return work_block(served, bench.load, sent, in_flight, context)
 
-        blocks, results = self._both(measure)
-        if self._any_void(blocks, results):
+            both = self._both(measure, requests, Limits())
+        if self._any_void(both.blocks, both.results):
             return None
-        return MeasuredPair(_ratios(blocks), blocks, results)
+        self._refuse_impossible(both)
+        return MeasuredPair(_ratios(both.blocks), both.blocks, both.results)
 
     def _segment(
         self, recorded: Recorded, order: NDArray[np.int64], arrivals_s: NDArray[np.float64]
     ) -> bool:
         """Measure one segment on both arms; False, and nothing kept, if a block is void."""
         bench = self._bench
+        with bench.sending(order) as (sent, requests):
 
-        def measure(served: Served, context: BlockContext) -> tuple[Block, LoadResult]:
-            context = replace(context, limits=RECORDED_LIMITS)
-            slo_ms = bench.manifest.slo.p99_ms
-            return rate_block(
-                served, bench.load, order, arrivals_s - arrivals_s[0], slo_ms, context
-            )
+            def measure(served: Served, context: BlockContext) -> tuple[Block, LoadResult]:
+                slo_ms = bench.manifest.slo.p99_ms
+                since_s = arrivals_s - arrivals_s[0]
+                return rate_block(served, bench.load, sent, since_s, slo_ms, context)
 
-        blocks, results = self._both(measure)
-        if self._any_void(blocks, results):
+            both = self._both(measure, requests, RECORDED_LIMITS)
+        if self._any_void(both.blocks, both.results):
             return False
+        self._refuse_impossible(both)
         for arm in ARMS:
-            recorded.blocks[arm].append(blocks[arm])
-            recorded.results[arm].append(results[arm])
+            recorded.blocks[arm].append(both.blocks[arm])
+            recorded.results[arm].append(both.results[arm])
         return True
 
-    def _both(self, measure: MeasureBlock) -> tuple[dict[Arm, Block], dict[Arm, LoadResult]]:
+    def _both(self, measure: MeasureBlock, requests: RequestSet | None, limits: Limits) -> _Both:
         """Measure one block on each arm, in random order."""
         self._pairs += 1
-        blocks: dict[Arm, Block] = {}
-        results: dict[Arm, LoadResult] = {}
+        both = _Both()
         for position, arm in enumerate(self._order_of_arms(), 1):
+            served = self._arms[arm]
+            context = self._context(arm, position, requests, limits)
             try:
-                blocks[arm], results[arm] = measure(self._arms[arm], self._context(arm, position))
+                before = tally.counts(served)
+                block, both.results[arm] = measure(served, context)
+                ran = tally.since(served, before)
             except ToolFailed as error:
-                if arm == "candidate" and _has_died(self._arms[arm]):
-                    raise DoesNotServe(error.message, reason="died_under_load") from error
+                if arm == "candidate" and (death := _death(served)):
+                    reason = _limit(death) or _limit(error) or "died_under_load"
+                    raise DoesNotServe(death.message, reason) from error
                 raise
-            self._bench.on_block(blocks[arm])
-        return blocks, results
+            both.ran[arm] = ran
+            rows = {name: counts.inferences for name, counts in sorted(ran.items())}
+            both.blocks[arm] = block.model_copy(update={"inferences": rows})
+            self._bench.on_block(both.blocks[arm])
+        return both
+
+    def _refuse_impossible(self, both: _Both) -> None:
+        """End what a block cannot have measured: models that did not run, ceilings exceeded."""
+        missing = counters.not_run(both.ran["baseline"], both.ran["candidate"])
+        if missing:
+            raise DoesNotServe(missing.detail, reason=missing.reason)
+        ceilings = self._bench.ceilings
+        if ceilings is None:
+            return
+        facts = {arm: tally.facts_of(both.blocks[arm], both.results[arm]) for arm in ARMS}
+        for arm, other in zip(ARMS, ARMS[::-1], strict=True):
+            broken = above(facts[arm], ceilings, facts[other])
+            if broken and arm == "baseline":
+                raise ToolFailed(f"a block of the baseline cannot be true: {broken}")
+            if broken:
+                raise DoesNotServe(str(broken), reason="above_ceiling")
+        warning = near_floor(facts["candidate"], ceilings)
+        if warning and not self._warnings:
+            self._warnings.append(warning)
 
     def _any_void(self, blocks: dict[Arm, Block], results: dict[Arm, LoadResult]) -> bool:
         """Count a void pair; Inconclusive when there are too many.
@@ -267,13 +377,18 @@ class Launch:
         return True
 
 
-def _has_died(served: Served) -> bool:
-    """Whether a process of the deployment has ended or was stopped."""
+def _death(served: Served) -> ToolFailed | None:
+    """Return why the deployment no longer runs, None while all of it does."""
     try:
         served.alive()
-    except ToolFailed:
-        return True
-    return False
+    except ToolFailed as error:
+        return error
+    return None
+
+
+def _limit(error: FvecError) -> str | None:
+    """Return the reason code of the sandbox's limit that an error tells of, if it does."""
+    return error.reason.value if isinstance(error, LimitReached) else None
 
 
 def _check_arm_faults(blocks: dict[Arm, Block]) -> None:

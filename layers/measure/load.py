@@ -23,6 +23,7 @@ import psutil
 from numpy.typing import NDArray
 
 from layers.errors import ToolFailed
+from layers.measure.fresh import RequestSet
 from layers.measure.records import (
     ARRIVALS_FILE,
     NOT_SENT,
@@ -31,6 +32,7 @@ from layers.measure.records import (
     RECORD,
     RECORDS_FILE,
     RESPONSES_FILE,
+    SPANS_FILE,
 )
 from layers.traffic import Traffic
 
@@ -55,6 +57,8 @@ class LoadResult:
     lag_p99_ms: float | None  # sent minus scheduled; None at fixed in-flight load
     errors: int  # not answered, or answered by anything but OK
     messages: Sequence[str]  # the first few different error texts
+    request_set: str  # digest of the requests that `records["index"]` counts in
+    sent_bytes: int  # of all requests that were sent
 
     @property
     def completed(self) -> int:
@@ -90,6 +94,7 @@ class _Command:
     users: int
     request_deadline_s: float
     block_deadline_s: float
+    requests: str | None  # a file of requests to send instead of the recording
 
 
 class LoadGenerator:
@@ -146,15 +151,17 @@ class LoadGenerator:
         order: NDArray[np.int64],
         in_flight: int,
         *,
+        requests: RequestSet | None = None,
         request_deadline_s: float = 30.0,
         deadline_s: float = 120.0,
     ) -> LoadResult:
         """Send `order` with `in_flight` requests on their way at all times; measures work.
 
-        What is unanswered `deadline_s` after the start counts as an error.
+        `order` counts in `requests`, by default in the recording. What is unanswered `deadline_s` after the start counts as an error.
         """
         users = min(in_flight, len(order))
-        return self._block(address, order, None, users, (request_deadline_s, deadline_s))
+        deadlines_s = (request_deadline_s, deadline_s)
+        return self._block(address, (order, None), requests, users, deadlines_s)
 
     def open(
         self,
@@ -162,18 +169,19 @@ class LoadGenerator:
         order: NDArray[np.int64],
         arrivals_s: NDArray[np.float64],
         *,
+        requests: RequestSet | None = None,
         request_deadline_s: float = 30.0,
         drain_s: float = 15.0,
     ) -> LoadResult:
         """Send `order[i]` at `arrivals_s[i]` seconds after the start, whatever the server does.
 
-        What is unanswered `drain_s` after the last arrival counts as an error.
+        `order` counts in `requests`, by default in the recording. What is unanswered `drain_s` after the last arrival counts as an error.
         """
         if len(arrivals_s) != len(order) or (np.diff(arrivals_s, prepend=0.0) < 0).any():
             raise ValueError("arrivals_s needs one time from 0 on per request, not decreasing")
         users = min(len(order), MAX_SLOTS)
         deadlines_s = (request_deadline_s, float(arrivals_s[-1]) + drain_s)
-        return self._block(address, order, arrivals_s, users, deadlines_s)
+        return self._block(address, (order, arrivals_s), requests, users, deadlines_s)
 
     def cpu_seconds(self) -> float:
         """Return the CPU seconds that the generator's process has used so far."""
@@ -188,24 +196,31 @@ class LoadGenerator:
     def _block(
         self,
         address: str,
-        order: NDArray[np.int64],
-        arrivals_s: NDArray[np.float64] | None,
+        plan: tuple[NDArray[np.int64], NDArray[np.float64] | None],
+        requests: RequestSet | None,
         users: int,
         deadlines_s: tuple[float, float],
     ) -> LoadResult:
-        """Hand one block to the process and read what it recorded."""
-        if users < 1 or order.min() < 0 or order.max() >= len(self._traffic.requests):
-            raise ValueError("order must hold indices of the traffic's requests")
+        """Hand one block to the process and read what it recorded; `plan`: order and arrivals."""
+        order, arrivals_s = plan
+        spans = self._traffic.requests.spans if requests is None else requests.spans
+        if users < 1 or order.min() < 0 or order.max() >= len(spans):
+            raise ValueError("order must hold indices of the requests to send")
         self._blocks += 1
         folder = self._work_dir / f"block-{self._blocks:05d}"
         folder.mkdir()
         np.save(folder / ORDER_FILE, order)
         if arrivals_s is not None:
             np.save(folder / ARRIVALS_FILE, arrivals_s)
-        command = _Command(str(folder.resolve()), address, users, *deadlines_s)
+        if requests is not None:
+            np.save(folder / SPANS_FILE, spans)
+        source = str(requests.path.resolve()) if requests else None
+        command = _Command(str(folder.resolve()), address, users, *deadlines_s, source)
         answer = self._exchange(asdict(command), command.block_deadline_s + ANSWER_MARGIN_S)
         if "error" in answer:
             raise ToolFailed(f"the load generator could not run a block: {answer['error']}")
+        answer["request_set"] = requests.digest if requests else self._traffic.digest
+        answer["lengths"] = spans[:, 1]
         mode: Literal["closed", "open"] = "closed" if arrivals_s is None else "open"
         return _result(mode, folder, answer)
 
@@ -284,4 +299,6 @@ def _result(mode: Literal["closed", "open"], folder: Path, answer: Mapping[str, 
         lag_p99_ms=lag_p99_ms,
         errors=len(records) - len(answered),
         messages=tuple(answer["messages"]),
+        request_set=str(answer["request_set"]),
+        sent_bytes=int(answer["lengths"][sent["index"]].sum()),
     )

@@ -25,5 +25,6 @@ NOT_SENT = -2  # the block's deadline passed before a slot was free
 
 ORDER_FILE = "order.npy"
 ARRIVALS_FILE = "arrivals_s.npy"
+SPANS_FILE = "spans.npy"  # of a request file that stands in for the recording
 RECORDS_FILE = "records.npy"
 RESPONSES_FILE = "responses.bin"

@@ -11,15 +11,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numpy.polynomial.legendre import leggauss
-from scipy import optimize, stats
+from scipy import stats
 
 from layers.evidence import Look, NoiseFloor, Pair
+from layers.measure.boundaries import (
+    LEAST_LAUNCH_SD,
+    LookPlan,
+    LookRule,
+    Standard,
+    obrien_fleming,
+)
 from layers.measure.intervals import (
     Estimate,
     around,
@@ -34,6 +39,8 @@ __all__ = [
     "Estimate",
     "LookPlan",
     "LookRule",
+    "Spread",
+    "asked",
     "bootstrap_quantile_ratio",
     "by_launch",
     "clears",
@@ -42,13 +49,15 @@ __all__ = [
     "could_win",
     "difference_of_shares_ci",
     "launch_floor",
-    "launch_variance",
     "look",
     "noise_floor",
     "obrien_fleming",
+    "outlying_pair",
+    "outlying_pairs",
     "ratio_between",
     "ratio_ci",
     "resolvable",
+    "spread_of",
     "unmeasured_noise",
 ]
 
@@ -57,124 +66,11 @@ Launches: TypeAlias = Sequence[Sequence[float]]  # log ratios of the pairs, one 
 Decision: TypeAlias = Literal["accept", "reject", "continue", "inconclusive"]
 
 UNMEASURED_FLOOR_PCT = 6.0  # the published end-to-end floor, used until this run has its own
-# Few launches say little about how much launches differ. Until they do, a launch shift of half a
-# percent is assumed, weighing as much as four launches; `layers.measure.simulate` is the proof
-# that this keeps the promised rate of false accepts for launch shifts up to one percent.
-LEAST_LAUNCH_SD = 0.005
-ASSUMED_LAUNCHES = 4
+CLEARLY = 3.0  # a mean square that pairs alone explain in one launch of twelve
+OUTLYING_SDS, ISOLATED = 6.0, 3.0  # what makes a pair stand alone in its launch
+LEAST_PAIR_SD = 0.005  # pairs that differ by less than three percent never do
 POWER = 0.9  # of the gains that `resolvable` lists
 DRAWS = 10_000  # simulated looks behind each of them
-
-
-# --- boundaries -------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=256)
-def obrien_fleming(alpha: float, fractions: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the one-sided z boundary of each look: c / sqrt(fraction), crossed with rate alpha.
-
-    `fractions` are the shares of all information at each look, increasing to 1. The constant c
-    solves P(some look crosses | no effect) = alpha (O'Brien and Fleming, Biometrics 35, 1979), by
-    the recursive integration of Armitage, McPherson and Rowe (J. R. Stat. Soc. A 132, 1969).
-    Raises ValueError for an alpha outside (0, 0.5) or fractions that do not increase to 1.
-    """
-    steps = np.diff(np.array([0.0, *fractions]))
-    if not 0 < alpha < 0.5 or not fractions or steps.min() <= 0 or fractions[-1] != 1:
-        raise ValueError("alpha must lie in (0, 0.5) and fractions increase to 1")
-    least = float(stats.norm.isf(alpha))
-    most = float(stats.norm.isf(alpha / len(fractions)) + 1.0)
-    constant = optimize.brentq(
-        lambda c: _crossing(c, steps) - alpha, least - 1e-9, most, xtol=1e-10
-    )
-    return tuple(float(constant / np.sqrt(fraction)) for fraction in fractions)
-
-
-def _crossing(level: float, steps: Floats) -> float:
-    """Return P(Brownian motion, seen after each time step, is ever above a constant level).
-
-    In the scale of Brownian motion, z times sqrt(fraction), the boundary is one constant.
-    """
-    nodes, weights = _quadrature()
-    lowest = -8.0  # the motion has variance 1 at the end: what lies below weighs 1e-15
-    x = lowest + (level - lowest) * (nodes + 1) / 2
-    weights = weights * (level - lowest) / 2
-    crossed = float(stats.norm.sf(level, scale=np.sqrt(steps[0])))
-    density = stats.norm.pdf(x, scale=np.sqrt(steps[0]))
-    for step in np.sqrt(steps[1:]):
-        mass = weights * density
-        crossed += float((mass * stats.norm.sf((level - x) / step)).sum())
-        kernel = np.exp(-(((x[:, None] - x) / step) ** 2) / 2) / (step * np.sqrt(2 * np.pi))
-        density = (kernel * mass).sum(axis=1)  # no BLAS: its threads spin on a busy machine
-    return crossed
-
-
-@lru_cache(maxsize=1)
-def _quadrature() -> tuple[Floats, Floats]:
-    """Return nodes and weights on [-1, 1]; exact to 1e-9 for steps of 1 % of the information."""
-    nodes, weights = leggauss(192)
-    return nodes, weights
-
-
-@dataclass(frozen=True, slots=True)
-class LookRule:
-    """What one look asks, given how many launches the noise rests on."""
-
-    k: int
-    last: int  # launches at the last look
-    boundary: float  # for z, at this look
-    last_boundary: float
-    t95: float  # Student quantile of the 95 % interval
-
-
-@dataclass(frozen=True, slots=True)
-class LookPlan:
-    """When a candidate is looked at, and what a false accept may cost.
-
-    `alpha_run` is the one-sided rate of false accepts in a whole run; each of the `candidates`
-    that the run allows gets an equal part of it.
-    """
-
-    candidates: int
-    alpha_run: float = 0.005
-    looks: tuple[int, ...] = (1, 2, 4, 8)
-    pairs_per_launch: int = 4
-
-    @property
-    def fractions(self) -> tuple[float, ...]:
-        """Share of all information at each look."""
-        return tuple(k / self.looks[-1] for k in self.looks)
-
-    def rule(self, k: int, noise_launches: int) -> LookRule:
-        """Return the rule at k launches; raises ValueError where no look is planned."""
-        if k not in self.looks:
-            raise ValueError(f"no look is planned after {k} launches, only after {self.looks}")
-        last = self.looks[-1]
-        freedom = _launch_freedom(k, noise_launches)
-        t95 = float(stats.t.isf(0.025, freedom))
-        return LookRule(
-            k, last, self.boundary(k, noise_launches), self.boundary(last, noise_launches), t95
-        )
-
-    def boundary(self, k: int, noise_launches: int) -> float:
-        """Return the boundary for z at k launches.
-
-        O'Brien-Fleming assumes a known variance. Ours is estimated, so the boundary is never below
-        the Student quantile at this look's share of alpha, shared out by information gained: the
-        shares add up to alpha, so by the union bound the rate holds whatever the first rule does.
-        """
-        index = self.looks.index(k)
-        alpha = self.alpha_run / self.candidates
-        share = self.fractions[index] - (self.fractions[index - 1] if index else 0.0)
-        student = stats.t.isf(alpha * share, _launch_freedom(k, noise_launches))
-        return max(obrien_fleming(alpha, self.fractions)[index], float(student))
-
-
-def _launch_freedom(k: int, noise_launches: int) -> int:
-    """Degrees of freedom of the launch variance: k - 1, one per A/A launch, and the assumed ones.
-
-    An A/A launch gives a whole one because its true mean is known: no difference.
-    """
-    return ASSUMED_LAUNCHES + noise_launches + k - 1
 
 
 # --- noise ------------------------------------------------------------------------------------
@@ -245,33 +141,95 @@ def _moments(launches: Launches) -> tuple[Floats, float, int, float]:
     return means, within, freedom, float(np.mean([1 / a.size for a in arrays]))
 
 
+def outlying_pair(log_ratios: Sequence[float], noise: NoiseFloor) -> int | None:
+    """Return the index of the pair that flatters the candidate by standing alone, else None.
+
+    A launch's log ratios, two or more others needed. Such a pair lies `OUTLYING_SDS` A/A standard
+    deviations above every other one, and `ISOLATED` times as far as they spread: a wide
+    distribution has none, and no launch has two. It is void, and measured again once.
+    Only above: a pair far below is kept. Its stall may be the candidate's own, and simulated
+    candidates that gain nothing on average but stall in a twentieth of their blocks were accepted
+    several times as often when such pairs were void. In A/A launches nothing is void for its ratio.
+    """
+    found = int(outlying_pairs(np.asarray(log_ratios, float), np.array(noise.pair_sd_pct / 100)))
+    return found if found >= 0 else None
+
+
+def outlying_pairs(log_ratios: Floats, pair_sd: Floats) -> npt.NDArray[np.intp]:
+    """Return `outlying_pair` over arrays, -1 for none; the pairs are the last axis."""
+    if log_ratios.shape[-1] < 3:
+        return np.full(log_ratios.shape[:-1], -1)
+    ordered = np.sort(log_ratios, axis=-1)
+    gap, width = ordered[..., -1] - ordered[..., -2], ordered[..., -2] - ordered[..., 0]
+    alone = (gap > OUTLYING_SDS * np.maximum(pair_sd, LEAST_PAIR_SD)) & (gap > ISOLATED * width)
+    return np.where(alone, log_ratios.argmax(-1), -1)
+
+
 # --- looks ------------------------------------------------------------------------------------
 
 
-def launch_variance(launch_square: Floats, within: Floats, inverse: float) -> Floats:
-    """Return the variance of one launch's mean: what launch means show, or the assumed least.
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How much launches of one candidate vary, in log ratios squared; arrays of one shape."""
 
-    `launch_square` is the mean square of launch means about their expectation, `within` the
-    variance of pairs, `inverse` the mean of 1/pairs per launch; arrays of one shape.
+    square: Floats  # mean square of launch means about their expectation, A/A launches included
+    within: Floats  # variance of pairs inside a launch
+    shown: Floats  # launch variance that the A/A launches show beyond doubt, 0 where they do not
+    inverse: float  # mean of 1/pairs per launch
+
+    def variance(self) -> Floats:
+        """Return the variance of one launch's mean: what launch means show, or the least."""
+        return np.maximum(self.square, LEAST_LAUNCH_SD**2 + self.within * self.inverse)
+
+
+def spread_of(
+    noise_means: Floats, noise_within: Floats, between: Floats, within: Floats, inverse: float
+) -> Spread:
+    """Return the spread from A/A launch means (last axis) and the candidate's own launches.
+
+    `between` is the mean square of all launch means, `within` the variance of pairs that counts.
+    A/A launches show a shift of their own where their mean square is beyond three times what
+    pairs explain; it is shrunk as if one more launch had shown none. This holds against
+    candidates whose few launches agree by chance, as they do where a start has only two states.
     """
-    return np.maximum(launch_square, LEAST_LAUNCH_SD**2 + within * inverse)
+    count = noise_means.shape[-1]
+    squares = (noise_means**2).sum(-1) / max(1, count)
+    excess = squares - CLEARLY * noise_within * inverse
+    shown = np.maximum(0.0, excess) * (count / (count + 1))
+    return Spread(between, within, np.broadcast_to(shown, within.shape), inverse)
 
 
-def clears(estimate: Floats, se: Floats, floor: Floats, rule: LookRule) -> npt.NDArray[np.bool_]:
+def asked(spread: Spread, standard: Standard) -> Floats:
+    """Return the log ratio that a look asks for.
+
+    Its square is that of the boundary over the variance assumed, and that of the wider boundary
+    over what launches show beyond it: few launches that differ much ask for a lot, few that do not
+    are taken as assumed.
+    """
+    least = np.maximum(standard.least_sd**2, spread.shown) + spread.within * spread.inverse
+    beyond = np.maximum(0.0, spread.square - least)
+    square = standard.boundary**2 * least + standard.own_boundary**2 * beyond
+    return np.asarray(np.sqrt(square / standard.k), dtype=np.float64)
+
+
+def clears(
+    estimate: Floats, spread: Spread, floor: Floats, rule: LookRule
+) -> npt.NDArray[np.bool_]:
     """Whether log ratios `estimate` lie above the noise at this look and above its boundary.
 
     `floor` is e as a fraction; the gain 1 - 1/ratio must exceed e / sqrt(k).
     """
-    above_floor = -np.expm1(-estimate) > floor / np.sqrt(rule.k)
-    return np.asarray(above_floor & (estimate >= rule.boundary * se), dtype=np.bool_)
+    above_floor = -np.expm1(-estimate) > floor / np.sqrt(rule.now.k)
+    return np.asarray(above_floor & (estimate >= asked(spread, rule.now)), dtype=np.bool_)
 
 
-def could_win(estimate: Floats, se: Floats, floor: Floats, rule: LookRule) -> npt.NDArray[np.bool_]:
+def could_win(
+    estimate: Floats, spread: Spread, floor: Floats, rule: LookRule
+) -> npt.NDArray[np.bool_]:
     """Whether the upper end of the 95 % interval would be accepted at the last look."""
-    upper = estimate + rule.t95 * se
-    last_se = se * np.sqrt(rule.k / rule.last)
-    above_floor = -np.expm1(-upper) > floor / np.sqrt(rule.last)
-    return np.asarray(above_floor & (upper >= rule.last_boundary * last_se), dtype=np.bool_)
+    upper = estimate + rule.t95 * np.sqrt(spread.variance() / rule.now.k)
+    above_floor = -np.expm1(-upper) > floor / np.sqrt(rule.last.k)
+    return np.asarray(above_floor & (upper >= asked(spread, rule.last)), dtype=np.bool_)
 
 
 def look(launches: Launches, noise: NoiseFloor, plan: LookPlan) -> Look:
@@ -280,6 +238,7 @@ def look(launches: Launches, noise: NoiseFloor, plan: LookPlan) -> Look:
     The estimate is the mean of the launch means. Its standard error takes, for the pairs, the
     larger of what they show and what A/A and they show together (a candidate may be noisier than
     the baseline); for the launches what A/A and they show together, or the assumed least.
+    `boundary` is what this look asks for, in standard errors.
     Reasons: gain_above_noise; in_remeasuring_band;
     slower, below_noise_floor, boundary_out_of_reach (cannot win any more);
     last_look_reached (could have been a gain, looks are used up).
@@ -287,16 +246,10 @@ def look(launches: Launches, noise: NoiseFloor, plan: LookPlan) -> Look:
     """
     means, within, freedom, inverse = _moments(launches)
     k = len(launches)
-    noise_means = np.array(noise.launch_differences_pct) / 100
-    rule = plan.rule(k, len(noise_means))
-    noise_within, noise_freedom = (noise.pair_sd_pct / 100) ** 2, noise.pairs - noise.launches
-    total = freedom + noise_freedom
-    pooled = (freedom * within + noise_freedom * noise_within) / total if total else 0.0
-    squares = float((noise_means**2).sum() + ((means - means.mean()) ** 2).sum())
-    launch_square = squares / max(1, len(noise_means) + k - 1)
-    unit = launch_variance(np.array(launch_square), np.array(max(pooled, within)), inverse)
-    estimate, se = means.mean(), np.sqrt(unit / k)
-    decision, reason = _decide(estimate, se, np.array(noise.floor_pct / 100), rule)
+    rule = plan.rule(k, len(noise.launch_differences_pct))
+    spread = _spread(means, (within, freedom, inverse), noise)
+    estimate, se = means.mean(), np.sqrt(spread.variance() / k)
+    decision, reason = _decide(estimate, spread, np.array(noise.floor_pct / 100), rule)
     half = rule.t95 * se
     return Look(
         k=k,
@@ -306,23 +259,38 @@ def look(launches: Launches, noise: NoiseFloor, plan: LookPlan) -> Look:
         gain=float(-np.expm1(-estimate)),
         floor=noise.floor_pct / 100 / float(np.sqrt(k)),
         z=float(estimate / se),
-        boundary=rule.boundary,
+        boundary=float(asked(spread, rule.now) / se),
         decision=decision,
         reason=reason,
     )
 
 
-def _decide(estimate: Floats, se: Floats, floor: Floats, rule: LookRule) -> tuple[Decision, str]:
+def _spread(means: Floats, pairs: tuple[float, int, float], noise: NoiseFloor) -> Spread:
+    """Return the spread of one candidate; `pairs` are the other values of `_moments`."""
+    within, freedom, inverse = pairs
+    noise_means = np.array(noise.launch_differences_pct) / 100
+    noise_within, noise_freedom = (noise.pair_sd_pct / 100) ** 2, noise.pairs - noise.launches
+    total = freedom + noise_freedom
+    pooled = (freedom * within + noise_freedom * noise_within) / total if total else 0.0
+    squares = float((noise_means**2).sum() + ((means - means.mean()) ** 2).sum())
+    square = squares / max(1, len(noise_means) + len(means) - 1)
+    counted = np.array(max(pooled, within))
+    return spread_of(noise_means, np.array(noise_within), np.array(square), counted, inverse)
+
+
+def _decide(
+    estimate: Floats, spread: Spread, floor: Floats, rule: LookRule
+) -> tuple[Decision, str]:
     """Return the decision and its reason code for one candidate."""
-    if clears(estimate, se, floor, rule):
+    if clears(estimate, spread, floor, rule):
         return "accept", "gain_above_noise"
-    if could_win(estimate, se, floor, rule):
-        if rule.k < rule.last:
+    if could_win(estimate, spread, floor, rule):
+        if rule.now.k < rule.last.k:
             return "continue", "in_remeasuring_band"
         return "inconclusive", "last_look_reached"
-    if estimate + rule.t95 * se < 0:
+    if estimate + rule.t95 * np.sqrt(spread.variance() / rule.now.k) < 0:
         return "reject", "slower"
-    if -np.expm1(-estimate) <= floor / np.sqrt(rule.last):
+    if -np.expm1(-estimate) <= floor / np.sqrt(rule.last.k):
         return "reject", "below_noise_floor"
     return "reject", "boundary_out_of_reach"
 
@@ -335,22 +303,24 @@ def resolvable(
     From simulated looks (seeded) at a stack whose noise is what A/A showed.
     """
     within = (noise.pair_sd_pct / 100) ** 2
-    between = (noise.launch_sd_pct or 0.0) / 100
-    unit = max(between, LEAST_LAUNCH_SD) ** 2 + within / plan.pairs_per_launch
-    launches, pairs = len(noise.launch_differences_pct), noise.pairs - noise.launches
+    unit = max((noise.launch_sd_pct or 0.0) / 100, LEAST_LAUNCH_SD) ** 2
+    unit += within / plan.pairs_per_launch
+    count, pairs = len(noise.launch_differences_pct), noise.pairs - noise.launches
     rng = np.random.default_rng(0)
     rows = []
     for k in plan.looks:
         own_freedom = k * (plan.pairs_per_launch - 1)
         own = within * rng.chisquare(own_freedom, DRAWS) / own_freedom
-        others = within * rng.chisquare(pairs, DRAWS) if pairs else np.zeros(DRAWS)
-        pooled = (own * own_freedom + others) / (own_freedom + pairs)
-        freedom = launches + k - 1
-        square = unit * rng.chisquare(freedom, DRAWS) / freedom if freedom else np.zeros(DRAWS)
-        found = launch_variance(square, np.maximum(own, pooled), 1 / plan.pairs_per_launch)
+        others = within * rng.chisquare(pairs, DRAWS) / pairs if pairs else np.zeros(DRAWS)
+        pooled = (own * own_freedom + others * pairs) / (own_freedom + pairs)
+        noise_means = rng.normal(0, np.sqrt(unit), (DRAWS, count))
+        squares = unit * rng.chisquare(k - 1, DRAWS) if k > 1 else np.zeros(DRAWS)
+        square = (squares + (noise_means**2).sum(-1)) / max(1, count + k - 1)
+        counted = np.maximum(own, pooled)
+        spread = spread_of(noise_means, others, square, counted, 1 / plan.pairs_per_launch)
         floor = -np.log1p(-min(0.99, noise.floor_pct / 100 / np.sqrt(k)))
-        asked = np.maximum(plan.boundary(k, launches) * np.sqrt(found / k), floor)
-        needed = np.quantile(asked - rng.normal(0, np.sqrt(unit / k), DRAWS), POWER)
+        least = np.maximum(asked(spread, plan.standard(k, count)), floor)
+        needed = np.quantile(least - rng.normal(0, np.sqrt(unit / k), DRAWS), POWER)
         rows.append((float(-np.expm1(-needed)), k, k * seconds_per_launch / 60))
     return rows
 

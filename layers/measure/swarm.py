@@ -29,6 +29,7 @@ from layers.measure.records import (
     RECORD,
     RECORDS_FILE,
     RESPONSES_FILE,
+    SPANS_FILE,
     UNANSWERED,
 )
 
@@ -60,6 +61,7 @@ class Plan:
     users: int  # requests in flight, or slots for open loop
     request_deadline_s: float
     block_deadline_s: float  # since the block's start
+    requests: str | None  # a file to send from instead of the recording; its spans are in `folder`
 
 
 class RequestMap:
@@ -185,6 +187,8 @@ class SlotUser(User):
 def run_block(plan: Plan, requests: RequestMap) -> dict[str, Any]:
     """Run one block and write its records and responses; return what else is to be told."""
     folder = Path(plan.folder)
+    if plan.requests is not None:
+        requests = RequestMap(Path(plan.requests), np.load(folder / SPANS_FILE))
     channel = grpc.insecure_channel(plan.address, options=CHANNEL_OPTIONS)
     try:
         _connect(channel, plan.address)

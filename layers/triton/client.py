@@ -5,7 +5,7 @@ Requests are bytes of `inference.ModelInferRequest`; they are sent as recorded, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -51,6 +51,7 @@ class ModelCounts:
     executions: int  # calls of the model; fewer than requests when batched
     queue_s: float
     compute_s: float
+    cache_hits: int = 0  # requests answered by the server's response cache
 
 
 class Client:
@@ -136,15 +137,18 @@ class Client:
             f"statistics of {model}",
             lambda: self._stub.ModelStatistics(request, timeout=_TIMEOUT_S),
         )
-        rows = list(answer.model_stats)
-        return ModelCounts(
-            succeeded=sum(row.inference_stats.success.count for row in rows),
-            failed=sum(row.inference_stats.fail.count for row in rows),
-            inferences=sum(row.inference_count for row in rows),
-            executions=sum(row.execution_count for row in rows),
-            queue_s=sum(row.inference_stats.queue.ns for row in rows) / 1e9,
-            compute_s=sum(row.inference_stats.compute_infer.ns for row in rows) / 1e9,
+        return _counts(answer.model_stats)
+
+    def all_statistics(self) -> dict[str, ModelCounts]:
+        """Return the counts of every loaded model by name. Raises Refused."""
+        request = service_pb2.ModelStatisticsRequest()
+        answer = _called(
+            "statistics", lambda: self._stub.ModelStatistics(request, timeout=_TIMEOUT_S)
         )
+        names = {row.name for row in answer.model_stats}
+        return {
+            name: _counts([row for row in answer.model_stats if row.name == name]) for name in names
+        }
 
     def _ready(self, call: Callable[[], Any]) -> bool:
         try:
@@ -159,3 +163,16 @@ def _called(what: str, call: Callable[[], T]) -> T:
         return call()
     except grpc.RpcError as error:
         raise Refused(what, error.code().name, error.details() or "no details") from error
+
+
+def _counts(rows: Sequence[service_pb2.ModelStatistics]) -> ModelCounts:
+    """Sum up the statistics of a model's versions."""
+    return ModelCounts(
+        succeeded=sum(row.inference_stats.success.count for row in rows),
+        failed=sum(row.inference_stats.fail.count for row in rows),
+        inferences=sum(row.inference_count for row in rows),
+        executions=sum(row.execution_count for row in rows),
+        queue_s=sum(row.inference_stats.queue.ns for row in rows) / 1e9,
+        compute_s=sum(row.inference_stats.compute_infer.ns for row in rows) / 1e9,
+        cache_hits=sum(row.inference_stats.cache_hit.count for row in rows),
+    )

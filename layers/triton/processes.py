@@ -23,6 +23,7 @@ from layers.triton.guard import SHARED_MEMORY, remove_shared_memory
 
 SERVER = "tritonserver"
 _STUB = "triton_python_backend_stub"
+_LOOK_S = 1.0
 _GONE = {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
 # fvec-<pid namespace>-<pid>-<start time in ticks>-<token>-<what the server appends>
 _PREFIX = re.compile(r"^(fvec-(\d+)-(\d+)-(\d+)-[0-9a-f]+-)")
@@ -54,6 +55,23 @@ def stubs_of(server: psutil.Process) -> tuple[Stub, ...]:
     return tuple(sorted(found, key=lambda stub: (stub.started, stub.pid)))
 
 
+def running(program: Path, outer_pid: int) -> psutil.Process | None:
+    """Return the process that runs `program`: `outer_pid` itself, or the nearest below it."""
+    generation = [outer_pid]
+    while generation:
+        below: list[int] = []
+        for pid in generation:
+            try:
+                process = psutil.Process(pid)
+                if process.cmdline()[:1] == [str(program)]:
+                    return process
+                below += [child.pid for child in process.children()]
+            except psutil.NoSuchProcess:
+                continue
+        generation = below
+    return None
+
+
 def _children(server: psutil.Process) -> list[psutil.Process]:
     try:
         return server.children()
@@ -64,6 +82,38 @@ def _children(server: psutil.Process) -> list[psutil.Process]:
 def newest(stubs: Iterable[Stub]) -> dict[str, int]:
     """Return the process id of the youngest stub of each model: the one to profile."""
     return {stub.model: stub.pid for stub in stubs}
+
+
+class Loading:
+    """Notices a stub that ended while its model loads; the server waits half a minute for it."""
+
+    def __init__(self, server: psutil.Process) -> None:
+        """Watch the stubs of a server that starts."""
+        self._server = server
+        self._ended: set[int] = set()
+        self._next_s = 0.0
+
+    def broken(self) -> bool:
+        """Say whether a stub has been gone for a while without the server's notice.
+
+        One that the server itself ended is reaped at once. Looks once a second only.
+        """
+        if time.monotonic() < self._next_s:
+            return False
+        self._next_s = time.monotonic() + _LOOK_S
+        earlier, self._ended = self._ended, _ended_stubs(self._server)
+        return not earlier.isdisjoint(self._ended)
+
+
+def _ended_stubs(server: psutil.Process) -> set[int]:
+    """Return the process ids of stubs that have ended and were not reaped."""
+    found = set()
+    for child in _children(server):
+        with suppress(psutil.NoSuchProcess):
+            # The kernel cuts names at 15 bytes; a zombie's command line is empty.
+            if child.status() in _GONE and _STUB.startswith(child.name()):
+                found.add(child.pid)
+    return found
 
 
 def check_alive(pid: int, name: str, started: float | None = None) -> None:

@@ -1,15 +1,12 @@
-"""A model server of our own on loopback: started, watched, reconfigured for a trial, ended."""
+"""A model server of our own in a sandbox: started, watched, reconfigured for a trial, ended."""
 
 from __future__ import annotations
 
 import os
-import re
-import socket
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,26 +16,29 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from layers.base import StackView
-from layers.errors import InvalidInput, Missing, ToolFailed
-from layers.programs import ONE_THREAD, describe_log, kill_group, scrubbed_environment
-from layers.triton import guard, processes, serverlog
+from layers.errors import ToolFailed
+from layers.manifest import SandboxMode
+from layers.programs import describe_log, kill_group
+from layers.sandbox.base import Ending, Limits
+from layers.sandbox.box import LimitReached, Sandbox
+from layers.sandbox.cgroups import Group
+from layers.triton import endpoint, guard, processes, serverlog, starting
 from layers.triton.client import Client, ModelCounts, Refused
+from layers.triton.confinement import server_confinement
 from layers.triton.environment import ServerEnvironment
 
-EXIT_TIMEOUT_S = 5  # the server's own default is 30 s with a stopped stub
 _POLL_S = 0.05
-# The Python backend starts its processes by a shell line in which it quotes nothing.
-_SHELL_SAFE = re.compile(r"^[A-Za-z0-9_./@+,:=-]+$")
 _SETTLE_S = 10.0
-_PORT_ATTEMPTS = 3  # between our choice of a free port and the server's use another may take it
+_EXEC_S = 20.0  # from the sandbox's start to the server's; longer than any machine needs
+_LOG_LAG_S = 1.0  # what the server logged reaches its log by way of the guard
 _STOP_S = 2 * guard.GRACE_S + 5.0
 
 
 class Deployment:
-    """A server on 127.0.0.1 that serves one built stack, as a context manager.
+    """A server that serves one built stack from inside a sandbox, as a context manager.
 
-    Whatever ends this process (return, exception, interrupt, SIGTERM, SIGKILL), the guard process
-    ends the server, its stubs and its shared memory within seconds.
+    It listens on a unix socket of its own and on nothing else. Whatever ends this process (return,
+    exception, interrupt, SIGTERM, SIGKILL), the guard process ends the server and its stubs.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Deployment:
         view: StackView,
         env: ServerEnvironment,
         *,
+        sandbox: Sandbox,
         cpus: Sequence[int] | None,
         log_dir: Path,
         start_timeout_s: float = 90.0,
@@ -61,11 +62,16 @@ class Deployment:
         self.log = log_dir / "tritonserver.log"  # another name when a server has logged there
         self.client: Client | None = None
         self._env = env
+        self._sandbox = sandbox
         self._cpus = tuple(cpus) if cpus is not None else None
         self._start_timeout_s = start_timeout_s
         self._probe = probe
+        self._limits = Limits.of(view.manifest.sandbox)
+        self._own = ExitStack()  # what is removed once the server has ended
+        self._group: Group | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._server: psutil.Process | None = None
+        self._socket = Path()
         self._stubs: tuple[processes.Stub, ...] = ()
         self._prefix = ""
         self._hung = False  # a load never came back: nothing else will load either
@@ -86,7 +92,7 @@ class Deployment:
 
     @property
     def grpc(self) -> str:
-        """`127.0.0.1:port` of the gRPC endpoint."""
+        """The gRPC endpoint as a client's target: `unix:` and the path of its socket."""
         return self._running().address
 
     def start(self) -> None:
@@ -94,21 +100,16 @@ class Deployment:
 
         Raises InvalidInput when the stack has no model repository, Missing for a CPU that this
         process may not use, and ToolFailed when a model fails to load, the probe is refused or
-        the time is up: with the reasons from the server's log.
+        the time is up: with the reasons from the server's log. It is LimitReached, with the
+        limit, when one of the sandbox ended it.
         """
-        self._check()
+        starting.check(self.view, self._env, self._cpus)
         processes.remove_leftovers()
-        for attempt in range(1, _PORT_ATTEMPTS + 1):
-            with ExitStack() as undo:
-                undo.callback(self.stop)
-                try:
-                    self._launch()
-                except ToolFailed:
-                    if attempt < _PORT_ATTEMPTS and serverlog.port_taken(self.log):
-                        continue
-                    raise
-                undo.pop_all()
-                return
+        with ExitStack() as undo:
+            undo.callback(self.stop)
+            with self._limits_blamed():
+                self._launch()
+            undo.pop_all()
 
     def begin_stop(self) -> None:
         """Tell the server to end without waiting for it: several can end at the same time."""
@@ -122,6 +123,7 @@ class Deployment:
         """End the server: politely, then by force; waits until nothing is left. Idempotent."""
         self.begin_stop()
         if self._guard is None:
+            self._own.close()
             return
         if self._guard.stdout is not None:
             self._guard.stdout.close()
@@ -131,9 +133,9 @@ class Deployment:
             killed = True
         if killed:
             self._end_by_force(self._guard)
-        self._guard = None
-        self._server = None
+        self._guard = self._server = self._group = None
         self._stubs = ()
+        self._own.close()
 
     def pids(self) -> dict[str, int]:
         """Return the process id of each Python-backend model, of the youngest if several."""
@@ -145,16 +147,23 @@ class Deployment:
         Differences are meaningful while no model is reloaded. Raises ToolFailed when a process
         has gone.
         """
-        return processes.cpu_seconds(self._process().pid, self._stubs)
+        with self._limits_blamed():
+            return processes.cpu_seconds(self._process().pid, self._stubs)
 
     def alive(self) -> None:
-        """Raise ToolFailed when the server or a backend process has died or is stopped."""
+        """Raise ToolFailed when the server or a backend process has died or is stopped.
+
+        Also when something else answers in its place. LimitReached says which limit ended it.
+        """
         server = self._process()
-        if self._guard is None or self._guard.poll() is not None:
-            raise ToolFailed(f"the model server has ended\n{serverlog.reasons(self.log)}")
-        processes.check_alive(server.pid, processes.SERVER)
-        for stub in self._stubs:
-            processes.check_alive(stub.pid, stub.model, stub.started)
+        with self._limits_blamed():
+            if self._guard is None or self._guard.poll() is not None:
+                raise ToolFailed(f"the model server has ended\n{serverlog.reasons(self.log)}")
+            self._check_limits()
+            processes.check_alive(server.pid, processes.SERVER)
+            for stub in self._stubs:
+                processes.check_alive(stub.pid, stub.model, stub.started)
+            endpoint.check_listener(self._socket, server.pid)
 
     def config(self, model: str) -> ModelConfig:
         """Return the configuration of a model in force, completed by the server."""
@@ -187,99 +196,75 @@ class Deployment:
             if not self._hung:
                 self._restore(model, previous)
 
-    def _check(self) -> None:
-        models = self._repository()
-        if not models.is_dir():
-            raise InvalidInput(
-                f"{self.view.manifest.stack.models} is not a folder of the stack",
-                hint="stack.models of the manifest names the Triton model repository",
-            )
-        names = [models.resolve(), self._env.backends, *models.iterdir()]
-        unsafe = [str(name) for name in names if not _SHELL_SAFE.match(str(name))]
-        if unsafe:
-            raise InvalidInput(
-                f"the Python backend cannot serve from {unsafe[0]!r}",
-                hint="use a path of ASCII letters, digits and _ . / @ + , : = - only",
-            )
-        absent = set(self._cpus or ()) - os.sched_getaffinity(0)
-        if absent:
-            raise Missing(
-                f"CPUs {sorted(absent)} cannot be used by this process",
-                hint=f"server.cpus may name any of {sorted(os.sched_getaffinity(0))}",
-            )
-
-    def _repository(self) -> Path:
-        return self.view.root / self.view.manifest.stack.models
-
     def _launch(self) -> None:
         """Start the guard, which starts the server, and wait for readiness."""
         self.log_dir.mkdir(parents=True, exist_ok=True)
         self.log = _fresh_log(self.log_dir)
-        home = self.log_dir / "home"
-        home.mkdir(exist_ok=True)
-        environment = scrubbed_environment(path_first=self._env.python.parent, home=home)
-        environment |= {**ONE_THREAD, "LD_LIBRARY_PATH": self._env.library_path}
         self._hung = False
         self._prefix = processes.new_prefix()
-        ports = free_ports(3)
-        cpus = ",".join(str(cpu) for cpu in self._cpus or ())
+        shut_in = self._sandbox.mode is not SandboxMode.PROCESS
+        folder = endpoint.SHUT_IN
+        if not shut_in:
+            folder = Path(self._own.enter_context(endpoint.own_folder()))
+        seen = server_confinement(self.view, self._env, *([] if shut_in else [folder]))
+        argv = starting.server_argv(self.view, self._env, self._prefix)
+        environment = starting.server_environment(self._env, folder)
+        command = self._sandbox.argv(argv, folder, environment, seen)
+        plan = self._plan(folder, shut_in=shut_in)
         with self.log.open("xb") as log:
-            self._guard = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", guard.__file__),
-                    *(str(os.getpid()), cpus, self._prefix, "--"),
-                    *self._argv(ports),
-                ],
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # ctrl-C at the terminal is ours to handle
-            )
-        self.client = Client(f"127.0.0.1:{ports[1]}")
+            self._guard = starting.start_guard(plan, command, folder, environment, log)
         self._server = self._started(self._guard)
+        self._socket = endpoint.socket_of(folder, self._server.pid, shut_in=shut_in)
+        self.client = Client(f"unix:{self._socket}")
         self._await_ready(self.client, time.monotonic() + self._start_timeout_s)
         self._stubs = processes.stubs_of(self._server)
 
-    def _argv(self, ports: Sequence[int]) -> list[str]:
-        http, grpc, metrics = (str(port) for port in ports)
-        host = "127.0.0.1"
-        prefix = f"python,shm-region-prefix-name={self._prefix}"
-        return [
-            *(str(self._env.tritonserver), "--model-repository", str(self._repository())),
-            *("--backend-directory", str(self._env.backends)),
-            *("--cache-directory", str(self._env.caches)),
-            *("--backend-config", prefix),
-            # An ensemble takes the models it is made of with it.
-            *("--model-control-mode", "explicit"),
-            *("--load-model", self.view.manifest.stack.entry),
-            *("--http-address", host, "--http-port", http),
-            *("--grpc-address", host, "--grpc-port", grpc),
-            *("--metrics-address", host, "--metrics-port", metrics),
-            *("--allow-gpu-metrics", "false", "--exit-timeout-secs", str(EXIT_TIMEOUT_S)),
-        ]
+    def _plan(self, folder: Path, *, shut_in: bool) -> guard.Plan:
+        """Make the server's control group; return what the guard has to know."""
+        group = self._sandbox.group(self._limits)
+        self._group = self._own.enter_context(group) if group is not None else None
+        return guard.Plan(
+            parent=os.getpid(),
+            cpus=list(self._cpus or ()),
+            shared_memory="" if shut_in else self._prefix,
+            attach=[str(file) for file in self._group.attach_paths] if self._group else [],
+            log_bytes=self._limits.output_bytes,
+            rlimits=self._sandbox.rlimits(self._limits),
+            folder="" if shut_in else str(folder),
+            at_once=shut_in,
+        )
 
     def _started(self, started: subprocess.Popen[bytes]) -> psutil.Process:
-        """Return the server's process, whose id the guard says in its first line."""
+        """Return the server's process, at or below the one whose id the guard says first."""
         line = started.stdout.readline() if started.stdout else b""
-        try:
-            return psutil.Process(int(line))
-        except (ValueError, psutil.NoSuchProcess) as error:
-            raise ToolFailed(
-                f"the model server could not be started\n{describe_log(self.log)}"
-            ) from error
+        deadline = time.monotonic() + _EXEC_S
+        while line.strip() and started.poll() is None and time.monotonic() < deadline:
+            found = processes.running(self._env.tritonserver, int(line))
+            if found is not None:
+                return found
+            time.sleep(_POLL_S / 5)
+        if started.poll() is None:
+            self.begin_stop()
+        raise ToolFailed(f"the model server could not be started\n{describe_log(self.log)}")
 
     def _await_ready(self, client: Client, deadline: float) -> None:
         """Wait until the server is ready, then have it answer a real request."""
+        loading = processes.Loading(self._process())
         while not client.server_ready():
             if self._guard is None or self._guard.poll() is not None:
                 raise ToolFailed(
                     f"the model server ended while it started\n{serverlog.reasons(self.log)}"
                 )
-            if time.monotonic() > deadline:
+            self._check_limits()
+            if loading.broken():
                 raise ToolFailed(
+                    f"a model's process ended while it loaded\n{serverlog.reasons(self.log)}"
+                )
+            if time.monotonic() > deadline:
+                raise _limit_reached(
                     f"the model server was not ready after {self._start_timeout_s:g} s\n"
                     f"{serverlog.reasons(self.log)}",
+                    Ending.TIME_LIMIT,
                     hint="server.start_timeout_s of the manifest",
                 )
             time.sleep(_POLL_S)
@@ -311,11 +296,48 @@ class Deployment:
                 raise ToolFailed(
                     f"the model server hangs while it loads {model}\n{describe_log(self.log)}"
                 ) from error
-            lines = serverlog.problems(self.log, since=before)
+            lines = self._logged(before)
             told = serverlog.one_line(error.detail)
             return "; ".join([told, *(line for line in lines if line not in told)])
         self._settle(model)
         return None
+
+    def _logged(self, since: int) -> list[str]:
+        """Return the problems logged from byte `since` on, once they have reached the log."""
+        deadline = time.monotonic() + _LOG_LAG_S
+        lines: list[str] = []
+        while time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+            lines, earlier = serverlog.problems(self.log, since=since), lines
+            if lines and lines == earlier:
+                break
+        return lines
+
+    @contextmanager
+    def _limits_blamed(self) -> Iterator[None]:
+        """Say which limit of the sandbox was reached, where one was, when the server fails."""
+        try:
+            yield
+        except ToolFailed as error:
+            limit = self._reached()
+            if limit is None:
+                raise
+            raise _limit_reached(error.message, limit, hint=error.hint) from error
+
+    def _check_limits(self) -> None:
+        """Raise where the kernel enforced a limit, though the server may still run."""
+        limit = self._reached()
+        if limit in (Ending.MEMORY_LIMIT, Ending.PROCESS_LIMIT):
+            what = limit.value.replace("_", " ")
+            raise ToolFailed(f"the model server reached its {what}\n{serverlog.reasons(self.log)}")
+
+    def _reached(self) -> Ending | None:
+        if self._group is not None and self._group.memory_killed():
+            return Ending.MEMORY_LIMIT
+        if self._group is not None and self._group.processes_refused():
+            return Ending.PROCESS_LIMIT
+        flooded = self.log.exists() and self.log.stat().st_size >= self._limits.output_bytes
+        return Ending.OUTPUT_LIMIT if flooded else None
 
     def _restore(self, model: str, previous: ModelConfig) -> None:
         reason = self._load(model, previous)
@@ -349,7 +371,10 @@ class Deployment:
 
     def _end_by_force(self, stuck: subprocess.Popen[bytes]) -> None:
         """Do what the guard, killed or stuck, did not."""
+        if self._group is not None:
+            self._group.kill()
         if self._server is not None and self._server.is_running():
+            self._server.kill()
             kill_group(self._server.pid)
         processes.kill(self._stubs)
         if stuck.poll() is None:
@@ -358,16 +383,13 @@ class Deployment:
         guard.remove_shared_memory(self._prefix)
 
 
+def _limit_reached(message: str, limit: Ending, *, hint: str | None) -> LimitReached:
+    error = LimitReached(message, limit)
+    error.hint = hint
+    return error
+
+
 def _fresh_log(folder: Path) -> Path:
     """Return a name that no earlier server logged under."""
     number = 1 + sum(1 for _ in folder.glob("tritonserver*.log"))
     return folder / ("tritonserver.log" if number == 1 else f"tritonserver-{number}.log")
-
-
-def free_ports(count: int) -> list[int]:
-    """Return TCP ports of 127.0.0.1 that nobody listens on now, all different."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]

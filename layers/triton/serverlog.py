@@ -36,11 +36,6 @@ def reasons(log: Path) -> str:
     return "\n".join([*(f"  | {line}" for line in lines), f"  log: {log}"])
 
 
-def port_taken(log: Path) -> bool:
-    """Say whether the server ended because somebody listens on one of its ports."""
-    return log.exists() and any("already in use" in message for message in problems(log))
-
-
 def one_line(quoted: str) -> str:
     """Return a message's first line and, for a model's exception, the place in its code."""
     text = quoted.replace("\\n", "\n").replace('\\"', '"')

@@ -159,7 +159,8 @@ def test_a_plain_gain_is_accepted_by_every_gate(finished):
     (iteration,) = finished.report.iterations
     assert (iteration.verdict, iteration.reason) == (Verdict.ACCEPTED, "gain_confirmed")
     assert [(gate.name, gate.result) for gate in iteration.gates] == [
-        (name, "pass") for name in ("paths", "refusals", "correctness", "gain", "commit", "confirm")
+        (name, "pass")
+        for name in ("paths", "refusals", "correctness", "memory", "gain", "commit", "confirm")
     ]
     assert iteration.files_changed == [FEATURES]
     assert [(row.output, row.differing, row.limit) for row in iteration.equivalence] == [

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from layers.errors import ToolFailed
+from layers.measure.fresh import write_set
 from layers.measure.load import LoadGenerator
 from layers.measure.records import NOT_SENT, UNANSWERED
 from tests.grpc_peer import CPUS, peer, record, show
@@ -58,6 +59,30 @@ def test_closed_keeps_exactly_the_given_number_in_flight(load):
         server.behaviour = count
         load.closed(server.address, indices(40), 3)
         assert peak[0] == 3
+
+
+def test_a_request_set_is_sent_instead_of_the_recording(load, tmp_path):
+    messages = [b"new-%d" % i * (i + 1) for i in range(3)]
+    order = np.array([2, 0, 1, 2], dtype=np.int64)
+    with peer() as server, write_set(tmp_path / "fresh.bin", messages) as requests:
+        closed = load.closed(server.address, order, 1, requests=requests)
+        opened = load.open(server.address, order, np.arange(4) * 0.01, requests=requests)
+        recorded = load.closed(server.address, order, 1)
+        seen = server.seen
+    assert seen[:4] == [messages[i] for i in order]
+    assert sorted(seen[4:8]) == sorted(seen[:4])
+    assert seen[8:] == [load.traffic.requests[int(i)] for i in order]
+    assert closed.request_set == opened.request_set == requests.digest
+    assert recorded.request_set == load.traffic.digest
+    assert closed.sent_bytes == sum(len(messages[i]) for i in order)
+
+
+def test_an_order_beyond_the_request_set_is_refused(load, tmp_path):
+    with (
+        write_set(tmp_path / "fresh.bin", [b"one"]) as requests,
+        pytest.raises(ValueError, match="indices of the requests"),
+    ):
+        load.closed("127.0.0.1:1", np.array([1]), 1, requests=requests)
 
 
 def test_closed_yields_no_latency(load):
@@ -188,6 +213,7 @@ def test_the_generator_is_pinned_and_gone_afterwards(tmp_path: Path):
 PARENT = """
 import sys, time
 from pathlib import Path
+from layers.measure.fresh import write_set
 from layers.measure.load import LoadGenerator
 from tests.grpc_peer import record
 folder = Path(sys.argv[1])

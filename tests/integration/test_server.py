@@ -20,10 +20,13 @@ from tritonclient.grpc import service_pb2
 from layers.base import StackView
 from layers.environment_record import hardware
 from layers.errors import InvalidInput, Missing, ToolFailed
+from layers.manifest import SandboxMode, SandboxSection
+from layers.sandbox.box import Sandbox
 from layers.triton.environment import ServerEnvironment
 from layers.triton.guard import SHARED_MEMORY
 from layers.triton.remote import RemoteDeployment
 from layers.triton.server import Deployment
+from tests.tcp_server import OwnedServer
 
 pytestmark = pytest.mark.triton
 
@@ -51,6 +54,12 @@ def regions(owner: int) -> list[Path]:
     return list(SHARED_MEMORY.glob(f"fvec-*-{owner}-*"))
 
 
+@pytest.fixture(params=[SandboxMode.STRICT, SandboxMode.PROCESS])
+def mode(request: pytest.FixtureRequest, sandbox: Sandbox) -> SandboxMode:
+    """Modes that differ in how a server ends; all need a strict sandbox to be there."""
+    return request.param
+
+
 @pytest.fixture
 def broken_view(tiny_view: StackView, tmp_path: Path) -> StackView:
     """The tiny stack with a model that cannot be imported."""
@@ -63,11 +72,20 @@ def broken_view(tiny_view: StackView, tmp_path: Path) -> StackView:
 
 @pytest.fixture
 def own_deployment(
-    tiny_view: StackView, server_env: ServerEnvironment, tiny_request: bytes, tmp_path: Path
+    tiny_view: StackView,
+    server_env: ServerEnvironment,
+    mode: SandboxMode,
+    tiny_request: bytes,
+    tmp_path: Path,
 ) -> Iterator[Deployment]:
     """A server for one test to damage."""
     with Deployment(
-        tiny_view, server_env, cpus=[0], log_dir=tmp_path / "log", probe=tiny_request
+        tiny_view,
+        server_env,
+        sandbox=Sandbox.open(SandboxSection(mode=mode)),
+        cpus=[0],
+        log_dir=tmp_path / "log",
+        probe=tiny_request,
     ) as deployment:
         yield deployment
 
@@ -179,15 +197,15 @@ def test_a_configuration_that_loads_but_cannot_serve_is_refused_by_the_probe(
 
 
 def test_a_running_server_is_read_by_its_address(
-    tiny_deployment: Deployment, tiny_request: bytes
+    running_server: OwnedServer, tiny_deployment: Deployment, tiny_request: bytes
 ) -> None:
-    with RemoteDeployment(tiny_deployment.grpc, probe=tiny_request) as remote:
+    with RemoteDeployment(running_server.address, probe=tiny_request) as remote:
         remote.alive()
 
-        assert remote.pids() == tiny_deployment.pids()
+        assert remote.pids() == running_server.pids()
         assert set(remote.cpu_seconds()) == {"tritonserver", *MODELS}
         assert remote.config("tiny_ranker") == tiny_deployment.config("tiny_ranker")
-    tiny_deployment.alive()
+    assert running_server.process.is_running()
 
 
 def test_an_address_where_nobody_listens_is_missing() -> None:
@@ -195,20 +213,27 @@ def test_an_address_where_nobody_listens_is_missing() -> None:
         pass
 
 
-def test_stopping_leaves_no_process_and_no_shared_memory(own_deployment: Deployment) -> None:
+def test_stopping_leaves_no_process_no_shared_memory_and_no_control_group(
+    own_deployment: Deployment, mode: SandboxMode
+) -> None:
     pids = [
         *own_deployment.pids().values(),
         own_deployment._server.pid,
         own_deployment._guard.pid,
     ]
     own = [r for r in regions(os.getpid()) if r.name.startswith(own_deployment._prefix)]
-    assert len(own) == len(MODELS)
+    assert len(own) == (len(MODELS) if mode is SandboxMode.PROCESS else 0)
     assert psutil.Process(pids[0]).cpu_affinity() == [0]
+    groups = own_deployment._group.places if own_deployment._group else ()
+    if own_deployment._group:
+        assert set(pids[:-1]) <= set(own_deployment._group.pids())
 
     own_deployment.stop()
 
     assert gone(pids)
     assert not any(region.exists() for region in own)
+    assert not any(group.exists() for group in groups)
+    assert not own_deployment._socket.exists()
     with pytest.raises(ToolFailed, match="not running"):
         own_deployment.alive()
 
@@ -233,7 +258,7 @@ def test_a_stopped_backend_is_noticed_and_so_is_a_killed_one(own_deployment: Dep
 
 
 def test_a_killed_guard_is_noticed_and_stopping_still_leaves_nothing(
-    own_deployment: Deployment,
+    own_deployment: Deployment, mode: SandboxMode
 ) -> None:
     guard = own_deployment._guard
     pids = [*own_deployment.pids().values(), own_deployment._server.pid]
@@ -246,15 +271,17 @@ def test_a_killed_guard_is_noticed_and_stopping_still_leaves_nothing(
     own_deployment.stop()
 
     assert wait_until(lambda: gone(pids))
-    assert len(own) == len(MODELS)
+    assert len(own) == (len(MODELS) if mode is SandboxMode.PROCESS else 0)
     assert not any(region.exists() for region in own)
 
 
 def test_a_model_that_does_not_load_is_reported_with_the_logs_reason(
-    broken_view: StackView, server_env: ServerEnvironment, tmp_path: Path
+    broken_view: StackView, server_env: ServerEnvironment, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     before = set(regions(os.getpid()))
-    deployment = Deployment(broken_view, server_env, cpus=None, log_dir=tmp_path / "log")
+    deployment = Deployment(
+        broken_view, server_env, sandbox=sandbox, cpus=None, log_dir=tmp_path / "log"
+    )
 
     with pytest.raises(ToolFailed) as caught:
         deployment.start()
@@ -268,69 +295,80 @@ def test_a_model_that_does_not_load_is_reported_with_the_logs_reason(
 
 
 def test_a_cpu_that_is_not_there_is_missing(
-    tiny_view: StackView, server_env: ServerEnvironment, tmp_path: Path
+    tiny_view: StackView, server_env: ServerEnvironment, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     with pytest.raises(Missing, match=r"CPUs \[4095\]"):
-        Deployment(tiny_view, server_env, cpus=[4095], log_dir=tmp_path).start()
+        Deployment(tiny_view, server_env, sandbox=sandbox, cpus=[4095], log_dir=tmp_path).start()
 
 
 def test_a_path_that_the_backends_shell_would_split_is_refused(
-    tiny_view: StackView, server_env: ServerEnvironment, tmp_path: Path
+    tiny_view: StackView, server_env: ServerEnvironment, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     shutil.copytree(tiny_view.root, tmp_path / "a folder")
     view = replace(tiny_view, root=tmp_path / "a folder")
 
     with pytest.raises(InvalidInput, match="a folder/models"):
-        Deployment(view, server_env, cpus=None, log_dir=tmp_path).start()
+        Deployment(view, server_env, sandbox=sandbox, cpus=None, log_dir=tmp_path).start()
 
 
 HOLDER = """
 import signal, sys, time
 from pathlib import Path
 from layers.base import StackView
+from layers.manifest import SandboxSection
+from layers.sandbox.box import Sandbox
 from layers.stack import Stack
 from layers.triton.environment import ensure
 from layers.triton.server import Deployment
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored below a shell's "&"
-repository, worktree, logs = map(Path, sys.argv[1:])
+repository, worktree, logs = map(Path, sys.argv[1:4])
+sandbox = Sandbox.open(SandboxSection(mode=sys.argv[4]))
 env = ensure(None, allow_install=False)
 view = StackView(worktree, "0" * 40, Stack.open(repository).manifest, env.python)
-with Deployment(view, env, cpus=None, log_dir=logs) as deployment:
-    print(*deployment.pids().values(), deployment._server.pid, deployment._guard.pid, flush=True)
+with Deployment(view, env, sandbox=sandbox, cpus=None, log_dir=logs) as deployment:
+    pids = [*deployment.pids().values(), deployment._server.pid, deployment._guard.pid]
+    print(*pids, *(deployment._group.places if deployment._group else ()), end=" ")
+    print(deployment._socket.parent, flush=True)
     time.sleep(600)
 """
 
 
 def test_killed_owners_leave_nothing_behind(
-    tiny_repo: Path, tiny_view: StackView, tmp_path: Path
+    tiny_repo: Path, tiny_view: StackView, tmp_path: Path, mode: SandboxMode
 ) -> None:
     argv = [sys.executable, "-c", HOLDER, str(tiny_repo), str(tiny_view.root)]
     owners = {
         killer: subprocess.Popen(
-            [*argv, str(tmp_path / killer.name)],
+            [*argv, str(tmp_path / killer.name), mode.value],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
         for killer in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
     }
-    left = {}
+    left, groups = {}, {}
     for killer, owner in owners.items():
         with owner:
-            left[killer] = [int(word) for word in owner.stdout.readline().split()]
+            words = owner.stdout.readline().split()
+            groups[killer] = [Path(word) for word in words if word.startswith("/")]
+            left[killer] = [int(word) for word in words if word.isdecimal()]
             assert len(left[killer]) == len(MODELS) + 2
-            assert len(regions(owner.pid)) == len(MODELS)
+            assert (len(groups[killer]) > 1) == (mode is SandboxMode.STRICT)
+            assert all(map(Path.is_dir, groups[killer]))
+            assert len(regions(owner.pid)) == (len(MODELS) if mode is SandboxMode.PROCESS else 0)
             owner.send_signal(killer)
 
     for killer, owner in owners.items():
         assert wait_until(partial(gone, left[killer])), killer
         assert wait_until(lambda pid=owner.pid: not regions(pid)), killer
+        assert wait_until(lambda of=killer: not any(map(Path.exists, groups[of]))), killer
 
 
 def test_the_environment_record_holds_the_servers_packages(server_env: ServerEnvironment) -> None:
-    record = hardware(server_env, server_cpus=[0], generator_cpus=[1])
+    record = hardware(server_env, sandbox="none", server_cpus=[0], generator_cpus=[1])
 
+    assert record.sandbox == "none"
     assert record.server == "Triton Inference Server 2.51.0"
     assert record.packages["numpy"] == "1.26.4"
     assert record.packages["nvidia-pytriton"] == "0.7.0"

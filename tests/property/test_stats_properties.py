@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from layers.evidence import GateResult
@@ -17,6 +17,7 @@ from layers.measure.stats import (
     look,
     noise_floor,
     obrien_fleming,
+    outlying_pair,
     ratio_between,
     ratio_ci,
 )
@@ -137,3 +138,30 @@ def test_the_quantile_ratio_scales_with_an_arm(seed, factor):
     assert base.ratio == 1.0
     assert scaled.ratio == pytest.approx(factor)
     assert scaled.ci == pytest.approx((base.ci[0] * factor, base.ci[1] * factor))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(logs, min_size=3, max_size=8), noises, st.floats(-1, 1))
+def test_an_outlying_pair_is_the_largest_and_no_shift_of_all_pairs_makes_one(found, noise, shift):
+    index = outlying_pair(found, noise)
+    if index is not None:
+        assert found[index] == max(found)
+        assert found.count(found[index]) == 1
+        rest = [x for i, x in enumerate(found) if i != index]
+        assert max(found) - max(rest) > 6 * noise.pair_sd_pct / 100
+        assert outlying_pair([-x for x in found], noise) is None
+        assert outlying_pair(rest, noise) in {None, *range(len(rest))}
+        moved = [x + shift for x in found]
+        assert outlying_pair(moved, noise) in {index, None}  # None: on the edge, by rounding
+
+
+@settings(deadline=None, max_examples=50)
+@given(candidates, noises)
+def test_no_look_asks_for_less_than_the_assumed_launch_shift_does(launches, noise):
+    plan = LookPlan(candidates=10)
+    found = look(launches, noise, plan)
+    standard = plan.standard(len(launches), noise.launches)
+    least = standard.boundary * standard.least_sd / math.sqrt(len(launches))
+    assume(abs(found.z) > 1e-3)
+    asked = found.boundary * math.log(found.estimate) / found.z  # that many standard errors
+    assert asked >= least * (1 - 1e-6)

@@ -129,7 +129,9 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 
 def test_the_commands_are_those_of_the_contract():
     commands = commands_of(cli.parser())
-    assert list(commands) == ["run", "plan", "measure", "config", "knowledge", "doctor"]
+    assert list(commands) == [
+        "run", "plan", "judge", "measure", "verify", "config", "knowledge", "doctor",
+    ]  # fmt: skip
     assert list(commands_of(commands["config"])) == ["validate"]
     assert list(commands_of(commands["knowledge"])) == ["check", "show"]
 
@@ -145,7 +147,9 @@ def test_run_has_the_options_of_the_contract():
 def test_help_and_version_are_on_standard_output(capsys):
     code, out, err = call(capsys, "--help")
     assert (code, err) == (0, "")
-    assert "exit codes: 0 done, 2 wrong usage, 3 invalid input" in " ".join(out.split())
+    assert "exit codes: 0 done (judge and verify: accepted), 1 rejected, 2 wrong usage" in " ".join(
+        out.split()
+    )
     assert call(capsys, "--version") == (0, "fvec 0.1.0\n", "")
 
 
@@ -415,7 +419,7 @@ def test_doctor_says_what_is_there_and_what_is_missing(capsys, monkeypatch, tmp_
     code, out, _ = call(capsys, "doctor", "--json")
     checks = {check["name"]: check for check in json.loads(out)["checks"]}
     assert list(checks) == [
-        "python", "git", "cc", "engine", "py-spy", "model server", "cores", "load average",
+        "python", "git", "cc", "engine", "py-spy", "model server", "sandbox", "cores", "load average",
         "free disk",
     ]  # fmt: skip
     # The cache folder of this test is empty, so the server's environment is what is missing.

@@ -1,6 +1,7 @@
 """The referee's real process, and the frames that it speaks."""
 
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ PYTHON = Path(sys.executable)
 
 SOURCE = """
 import os
+import socket
 import sys
 import time
 
@@ -66,6 +68,37 @@ def hang(request):
     time.sleep(60)
 
 
+def reach(request):
+    def refused(call):
+        try:
+            call()
+        except OSError:
+            return 1.0
+        return 0.0
+
+    return {
+        "network": np.array(refused(lambda: socket.create_connection(("127.0.0.1", request["port"])))),
+        "writing": np.array(refused(lambda: open(__file__, "a"))),
+        "others": np.array(refused(lambda: os.kill(int(request["pid"]), 0))),
+    }
+
+
+def clicks(request, outputs):
+    return float(request["x"].sum() * 10 + outputs["x"].sum())
+
+
+def count(request, outputs):
+    return len(request)
+
+
+def not_a_number(request, outputs):
+    return float("nan")
+
+
+def many(request, outputs):
+    return outputs["x"]
+
+
 not_callable = 1
 """
 
@@ -78,13 +111,18 @@ def root(tmp_path):
     return tmp_path
 
 
-def open_referee(root, function, **options):
-    return Referee(f"judge/referee.py:{function}", root, PYTHON, **options)
+@pytest.fixture
+def open_referee(root, sandbox):
+    def make(function, **options):
+        spec = f"judge/referee.py:{function}"
+        return Referee(spec, root, PYTHON, sandbox=sandbox, **options)
+
+    return make
 
 
-def test_answers_in_float64_as_often_as_asked(root):
+def test_answers_in_float64_as_often_as_asked(open_referee):
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    with open_referee(root, "score") as referee:
+    with open_referee("score") as referee:
         answers = [referee.answer({"x": x})["y"] for _ in range(3)]
     for answer in answers:
         assert answer.dtype == np.float64
@@ -92,24 +130,24 @@ def test_answers_in_float64_as_often_as_asked(root):
     assert x[0, 0] == 0
 
 
-def test_strings_arrive_as_bytes(root):
+def test_strings_arrive_as_bytes(open_referee):
     words = np.array([[b"", b"nul\0nul\0"], ["ü", b"\xff"]], dtype=object)
-    with open_referee(root, "lengths") as referee:
+    with open_referee("lengths") as referee:
         assert referee.answer({"words": words})["n"].tolist() == [[0, 8], [2, 1]]
 
 
-def test_large_requests_pass_through_the_pipes(root):
+def test_large_requests_pass_through_the_pipes(open_referee):
     x = np.random.default_rng(0).normal(size=(1000, 1000))
-    with open_referee(root, "score") as referee:
+    with open_referee("score") as referee:
         assert np.array_equal(referee.answer({"x": x})["y"], (x + 1) * 0.1)
 
 
 def test_the_process_sees_nothing_of_our_environment_and_has_one_thread(
-    root, tmp_path, monkeypatch
+    open_referee, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("A_TOKEN", "s3cret")
     log = tmp_path / "logs" / "referee.log"
-    with open_referee(root, "environment", log=log) as referee:
+    with open_referee("environment", log=log) as referee:
         assert referee.answer({})["threads"].tolist() == [1.0]
     text = log.read_text()
     assert "a line on stdout" in text
@@ -125,27 +163,27 @@ def test_the_process_sees_nothing_of_our_environment_and_has_one_thread(
         ("crash", "the last words"),
     ],
 )
-def test_a_failing_referee_is_a_failed_tool_and_names_the_cause(root, function, message):
-    with open_referee(root, function) as referee:
+def test_a_failing_referee_is_a_failed_tool_and_names_the_cause(open_referee, function, message):
+    with open_referee(function) as referee:
         with pytest.raises(ToolFailed, match=message):
             referee.answer({"x": np.zeros(2)})
         with pytest.raises(ToolFailed, match="the referee is not running"):
             referee.answer({"x": np.zeros(2)})
 
 
-def test_a_referee_that_hangs_is_ended(root):
-    with open_referee(root, "hang", timeout_s=1.5) as referee:
-        pid = referee._process.pid
+def test_a_referee_that_hangs_is_ended(open_referee):
+    with open_referee("hang", timeout_s=1.5) as referee:
+        pid = referee._jail.pid
         with pytest.raises(ToolFailed, match=r"did not answer in 1\.5 s"):
             referee.answer({})
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
-def test_no_process_is_left_after_an_error_inside_the_block(root):
+def test_no_process_is_left_after_an_error_inside_the_block(open_referee):
     def fail_inside():
-        with open_referee(root, "score") as referee:
-            pids.append(referee._process.pid)
+        with open_referee("score") as referee:
+            pids.append(referee._jail.pid)
             raise KeyboardInterrupt
 
     pids = []
@@ -155,34 +193,71 @@ def test_no_process_is_left_after_an_error_inside_the_block(root):
         os.kill(pids[0], 0)
 
 
+def test_the_process_reaches_neither_the_network_nor_the_repository_nor_other_processes(
+    open_referee,
+):
+    with socket.create_server(("127.0.0.1", 0)) as ours, open_referee("reach") as referee:
+        request = {"port": np.array(ours.getsockname()[1]), "pid": np.array(os.getpid())}
+        answer = referee.answer(request)
+    assert {name: float(value) for name, value in answer.items()} == {
+        "network": 1.0,
+        "writing": 1.0,
+        "others": 1.0,
+    }
+
+
+def test_a_metric_gets_inputs_and_outputs_of_the_same_name_and_answers_a_number(open_referee):
+    x, y = np.array([1.0, 2.0]), np.array([0.5], dtype=np.float32)
+    for function, value in (("clicks", 30.5), ("count", 1.0)):
+        with open_referee(function, metric=True) as metric:
+            answers = [metric.answer({"x": x}, {"x": y}) for _ in range(2)]
+        for answer in answers:
+            assert {name: array.tolist() for name, array in answer.items()} == {"metric": value}
+            assert answer["metric"].dtype == np.float64
+
+
+@pytest.mark.parametrize("function", ["not_a_number", "many"])
+def test_a_metric_that_is_no_finite_number_is_a_failed_tool(open_referee, function):
+    with (
+        open_referee(function, metric=True) as metric,
+        pytest.raises(ToolFailed, match=r"the metric failed: TypeError: .* a finite number"),
+    ):
+        metric.answer({"x": np.zeros(2)}, {"x": np.zeros(2)})
+
+
+def test_a_missing_metric_names_the_key_of_the_manifest(root, sandbox):
+    with pytest.raises(InvalidInput, match=r"correctness\.metric in \.github"):
+        Referee("absent.py:value", root, PYTHON, sandbox=sandbox, metric=True)
+
+
 @pytest.mark.parametrize("function", ["missing", "not_callable"])
-def test_a_missing_function_is_invalid_input(root, function):
+def test_a_missing_function_is_invalid_input(open_referee, function):
     with pytest.raises(InvalidInput, match=f"has no function {function}") as caught:
-        open_referee(root, function).__enter__()
+        open_referee(function).__enter__()
     assert "referee.py" in str(caught.value)
 
 
-def test_a_file_that_does_not_load_is_invalid_input_with_the_traceback(root):
+def test_a_file_that_does_not_load_is_invalid_input_with_the_traceback(root, open_referee):
     (root / "judge" / "referee.py").write_text("import numpy\n\nnumpy.no_such_name\n")
     with pytest.raises(InvalidInput, match="no_such_name") as caught:
-        open_referee(root, "score").__enter__()
+        open_referee("score").__enter__()
     assert "line 3" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["absent.py", "../outside.py", "judge", "link.py"])
-def test_only_a_file_of_the_repository_is_a_referee(root, name):
+def test_only_a_file_of_the_repository_is_a_referee(root, sandbox, name):
     inside = root / "repository"
     inside.mkdir()
     (inside / "judge").mkdir()
     (root / "outside.py").write_text("def score(request): ...\n")
     (inside / "link.py").symlink_to(root / "outside.py")
     with pytest.raises(InvalidInput, match="is no file of this repository"):
-        Referee(f"{name}:score", inside, PYTHON)
+        Referee(f"{name}:score", inside, PYTHON, sandbox=sandbox)
 
 
-def test_an_interpreter_that_is_not_there_is_a_failed_tool(root, tmp_path):
-    with pytest.raises(ToolFailed, match="the referee could not be started"):
-        Referee("judge/referee.py:score", root, tmp_path / "python").__enter__()
+def test_an_interpreter_that_is_not_there_is_a_failed_tool(root, sandbox, tmp_path):
+    with pytest.raises(ToolFailed, match="python: No such file or directory"):
+        Referee("judge/referee.py:score", root, tmp_path / "python", sandbox=sandbox).__enter__()
 
 
 # --- frames

@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from bot.render import body as body_parts
 from bot.render import pull_request, sections
 from layers.evidence import EvidenceFile, Verdict
 from tests.golden_files import assert_golden
@@ -61,7 +62,8 @@ def test_a_percentile_of_one_arm_alone_is_not_shown():
     test = accepted_iteration().load_test
     assert test is not None
     fewer = test.candidate.model_copy(update={"latency_ms": {"p50": 14.8}})
-    body = sections.load_test(changed(load_test=test.model_copy(update={"candidate": fewer})))
+    other = changed(load_test=test.model_copy(update={"candidate": fewer}))
+    body = sections.load_test(other.iteration)
     assert re.findall(r"^\| (p\d\S*) \|", body, flags=re.MULTILINE) == ["p50"]
 
 
@@ -105,7 +107,7 @@ def test_a_body_over_the_limit_sheds_the_stated_sections_first_and_says_so():
     whole = evidence()
     many = whole.model_copy(update={"blocks": whole.blocks * 60})
     body = pull_request.render(many, PLOTS)
-    assert len(body) <= pull_request.LIMIT
+    assert len(body) <= body_parts.LIMIT
     assert headings(body) == HEADINGS
     assert "Left out for its size: blocks. All of it is in `evidence.json`." in body
     assert "Every pair (12)" in body
@@ -114,7 +116,7 @@ def test_a_body_over_the_limit_sheds_the_stated_sections_first_and_says_so():
 @pytest.mark.parametrize("size", [50_000, 200_000])
 def test_even_an_absurd_explanation_fits_and_keeps_the_summary(size):
     body = pull_request.render(changed(explanation="word " * (size // 5)), PLOTS)
-    assert len(body) <= pull_request.LIMIT
+    assert len(body) <= body_parts.LIMIT
     assert body.startswith("**Look the request's inputs up in one pass: 1.42\u00d7 throughput**")
     assert "evidence.json" in body
 

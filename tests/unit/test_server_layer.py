@@ -21,6 +21,7 @@ from layers.base import (
 )
 from layers.manifest import Manifest
 from layers.profiler import CONVERSION
+from layers.sandbox.box import Sandbox
 from layers.server.hook import hooked
 from layers.server.layer import ServerLayer
 from layers.server.local_gain import NATIVE, summarise
@@ -221,7 +222,10 @@ def test_the_local_gain_is_the_median_ratio_with_its_interval() -> None:
 
 @pytest.fixture(scope="session")
 def candidate(
-    tiny_view: StackView, server_env: ServerEnvironment, tmp_path_factory: pytest.TempPathFactory
+    tiny_view: StackView,
+    server_env: ServerEnvironment,
+    sandbox: Sandbox,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Candidate]:
     """The layer's edit of the tiny stack, committed and built as the engine does it."""
     found = ServerLayer().diagnose([spot("tiny_features", 0.2)], tiny_view, CARDS)[0]
@@ -230,7 +234,7 @@ def candidate(
     under = tmp_path_factory.mktemp("candidate")
     with Stack.open(tiny_view.root) as stack:
         commit, patch, worktree = stack.commit_edit(stack.commit, "fvec/strings", edit, under)
-        stack.build(worktree, server_env)
+        stack.build(worktree, server_env, sandbox)
         yield Candidate(found, edit, "fvec/strings", stack.commit, commit, worktree, patch)
 
 
@@ -254,11 +258,14 @@ def test_a_real_server_answers_alike_with_the_reader_installed(
     tiny_request: bytes,
     candidate: Candidate,
     server_env: ServerEnvironment,
+    sandbox: Sandbox,
     tmp_path: Path,
 ) -> None:
     patched = replace(tiny_view, root=candidate.worktree, commit=candidate.commit)
     with (
-        Deployment(patched, server_env, cpus=None, log_dir=tmp_path, probe=tiny_request) as server,
+        Deployment(
+            patched, server_env, sandbox=sandbox, cpus=None, log_dir=tmp_path, probe=tiny_request
+        ) as server,
         Client(server.grpc) as new,
         Client(tiny_deployment.grpc) as old,
     ):

@@ -1,6 +1,8 @@
 """A stack: what is refused when it is opened, edited or built, and what is left behind."""
 
+import json
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,6 +13,8 @@ import pytest
 from layers.base import Edit
 from layers.errors import FvecError, InvalidInput, ToolFailed
 from layers.git import checked_path
+from layers.sandbox.base import Ending
+from layers.sandbox.box import LimitReached, Sandbox
 from layers.stack import Stack, build_log
 
 MODEL = "models/tiny_ranker/1/model.py"
@@ -287,11 +291,14 @@ COUNTING = """\
 COUNTING_PROGRAM = """\
 import pathlib, sys
 root = pathlib.Path(sys.argv[0]).resolve().parent
-runs = root / ".." / "runs"
-runs.write_text(runs.read_text() + "x" if runs.exists() else "x")
 text = "".join(sorted(p.read_text() for p in (root / "data").iterdir()))
 (root / "out" / "result.txt").write_text(text)
 """
+
+
+def runs(worktrees: Path) -> int:
+    """How often the program ran for the worktrees in a folder, by their build logs."""
+    return sum(log.read_text().count("step.py\n") for log in worktrees.glob("*-build.log"))
 
 
 @pytest.fixture
@@ -303,41 +310,47 @@ def counting(tiny_repo: Path, cache: Path) -> Stack:
     return with_build(tiny_repo, COUNTING)
 
 
-def test_a_build_step_runs_once_for_the_same_inputs(counting: Stack, tmp_path: Path) -> None:
+def test_a_build_step_runs_once_for_the_same_inputs(
+    counting: Stack, sandbox: Sandbox, tmp_path: Path
+) -> None:
     with counting as stack:
         trees = [stack.worktree(stack.commit, tmp_path / "r") for _ in range(2)]
         for tree in trees:
-            stack.build(tree, ThisPython())
+            stack.build(tree, ThisPython(), sandbox)
 
         changed = stack.commit_edit(
             stack.commit, "fvec/x", edit({"data/b.txt": b"b"}), tmp_path / "r"
         )[2]
-        stack.build(changed, ThisPython())
+        stack.build(changed, ThisPython(), sandbox)
 
         assert [(t / "out/result.txt").read_text() for t in (*trees, changed)] == ["a", "a", "ab"]
-        assert (tmp_path / "r" / "runs").read_text() == "xx"
+        assert runs(tmp_path / "r") == 2
 
 
-def test_another_environment_builds_again(counting: Stack, tmp_path: Path) -> None:
+def test_another_environment_builds_again(
+    counting: Stack, sandbox: Sandbox, tmp_path: Path
+) -> None:
     with counting as stack:
         for digest in ("one", "two"):
-            stack.build(stack.worktree(stack.commit, tmp_path / "r"), ThisPython(digest=digest))
+            stack.build(
+                stack.worktree(stack.commit, tmp_path / "r"), ThisPython(digest=digest), sandbox
+            )
 
-    assert (tmp_path / "r" / "runs").read_text() == "xx"
+    assert runs(tmp_path / "r") == 2
 
 
 def test_what_is_done_to_a_built_file_does_not_reach_the_cache(
-    counting: Stack, tmp_path: Path
+    counting: Stack, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     with counting as stack:
         first = stack.worktree(stack.commit, tmp_path / "r")
-        stack.build(first, ThisPython())
+        stack.build(first, ThisPython(), sandbox)
         assert (first / "out/result.txt").stat().st_mode & 0o222 == 0
         (first / "out/result.txt").chmod(0o644)
         (first / "out/result.txt").write_text("forged")
 
         second = stack.worktree(stack.commit, tmp_path / "r")
-        stack.build(second, ThisPython())
+        stack.build(second, ThisPython(), sandbox)
 
         assert (second / "out/result.txt").read_text() == "a"
 
@@ -347,32 +360,39 @@ def test_what_is_done_to_a_built_file_does_not_reach_the_cache(
     [
         ('[python, -c, "raise SystemExit(3)"]', "[x]", ToolFailed, "exit code 3"),
         ('[python, -c, "import time; time.sleep(60)"]', "[x]", ToolFailed, "longer than 0.5 s"),
-        ("[no-such-program]", "[x]", ToolFailed, "could not be started"),
+        ("[no-such-program]", "[x]", ToolFailed, "no-such-program: No such file"),
         ("[python, --version]", "[x]", ToolFailed, "did not write its outputs"),
         ("[python, --version]", "[.gitignore]", InvalidInput, "git tracks .gitignore"),
     ],
 )
 def test_a_build_that_fails_says_why(
-    tiny_repo: Path, cache: Path, tmp_path: Path, run: str, outputs: str, error, message: str
+    tiny_repo: Path,
+    cache: Path,
+    sandbox: Sandbox,
+    tmp_path: Path,
+    run: str,
+    outputs: str,
+    error,
+    message: str,
 ) -> None:
     step = f"    - run: {run}\n      inputs: [.gitignore]\n      outputs: {outputs}\n"
     with with_build(tiny_repo, f"{step}      timeout_s: 0.5\n") as stack:
         tree = stack.worktree(stack.commit, tmp_path / "r")
         with pytest.raises(error, match=message):
-            stack.build(tree, ThisPython())
+            stack.build(tree, ThisPython(), sandbox)
 
     left = {entry.suffix for entry in (cache / "build").glob("*") if entry.name != "home"}
     assert left <= {".lock"}
 
 
 def test_the_log_of_a_failed_build_is_named_and_stays(
-    tiny_repo: Path, cache: Path, tmp_path: Path
+    tiny_repo: Path, cache: Path, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     step = '    - run: [python, -c, "raise ValueError(42)"]\n      inputs: [models]\n      outputs: [x]\n'
     with with_build(tiny_repo, step) as stack:
         tree = stack.worktree(stack.commit, tmp_path / "r")
         with pytest.raises(ToolFailed) as caught:
-            stack.build(tree, ThisPython())
+            stack.build(tree, ThisPython(), sandbox)
 
     assert "  | ValueError: 42" in str(caught.value)
     assert str(build_log(tree)) in str(caught.value)
@@ -380,20 +400,20 @@ def test_the_log_of_a_failed_build_is_named_and_stays(
 
 
 def test_a_build_sees_no_credentials(
-    tiny_repo: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_repo: Path, cache: Path, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_TOKEN", "secret")
     program = "import os, pathlib; pathlib.Path('x').write_text(' '.join(os.environ))"
     step = f'    - run: [python, -c, "{program}"]\n      inputs: [models]\n      outputs: [x]\n'
     with with_build(tiny_repo, step) as stack:
         tree = stack.worktree(stack.commit, tmp_path / "r")
-        stack.build(tree, ThisPython())
+        stack.build(tree, ThisPython(), sandbox)
 
         assert "SOME_TOKEN" not in (tree / "x").read_text().split()
 
 
 def test_native_sources_of_the_model_repository_are_built_in_their_folder(
-    tiny_repo: Path, cache: Path, tmp_path: Path
+    tiny_repo: Path, cache: Path, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     program = b"import pathlib; pathlib.Path('built.so').write_text('native')\n"
     name = "models/tiny_ranker/1/fvec_native/build.py"
@@ -402,15 +422,15 @@ def test_native_sources_of_the_model_repository_are_built_in_their_folder(
         tree = stack.commit_edit(stack.commit, "fvec/x", native, tmp_path / "r")[2]
         (tree / "traffic" / "record.py").write_text("")
         with pytest.raises(ToolFailed, match="did not write its outputs"):
-            stack.build(tree, ThisPython())
+            stack.build(tree, ThisPython(), sandbox)
         git(tree, "checkout", "--quiet", "traffic/record.py")
-        stack.build(tree, ThisPython())
+        stack.build(tree, ThisPython(), sandbox)
 
         assert (tree / name).with_name("built.so").read_text() == "native"
 
 
 def test_inputs_outside_the_repository_are_refused(
-    tiny_repo: Path, cache: Path, tmp_path: Path
+    tiny_repo: Path, cache: Path, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     (tmp_path / "outside.txt").write_text("x")
     (tiny_repo / "in.txt").symlink_to(tmp_path / "outside.txt")
@@ -418,4 +438,101 @@ def test_inputs_outside_the_repository_are_refused(
     with with_build(tiny_repo, step) as stack:
         tree = stack.worktree(stack.commit, tmp_path / "r")
         with pytest.raises(FvecError, match=r"in\.txt of a build step is not a file"):
-            stack.build(tree, ThisPython())
+            stack.build(tree, ThisPython(), sandbox)
+
+
+def build_of(repository: Path, program: str, under: Path, sandbox: Sandbox, **more: str) -> str:
+    """Return what a Python program writes to its output as the one step of a build."""
+    (repository / "step.py").write_text(program)
+    lines = "".join(f"      {key}: {value}\n" for key, value in more.items())
+    step = f"    - run: [python, step.py]\n      inputs: [step.py]\n      outputs: [x]\n{lines}"
+    with with_build(repository, step) as stack:
+        tree = stack.worktree(stack.commit, under)
+        stack.build(tree, ThisPython(), sandbox)
+        return (tree / "x").read_text()
+
+
+SURVEY = """\
+import json, os, pathlib, socket
+def attempt(call):
+    try:
+        return repr(call())
+    except OSError as error:
+        return error.strerror
+seen = {
+    "here": sorted(p.name for p in pathlib.Path().iterdir()),
+    "cache": attempt(lambda: os.listdir(CACHE)),
+    "network": attempt(lambda: socket.create_connection(("127.0.0.1", PORT), 1)),
+    "home": os.listdir(os.environ["HOME"]),
+}
+pathlib.Path("x").write_text(json.dumps(seen))
+"""
+
+
+def test_a_build_step_sees_its_inputs_and_neither_cache_nor_network(
+    tiny_repo: Path, cache: Path, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        known = f"CACHE, PORT = {str(cache)!r}, {ours.getsockname()[1]}\n"
+        told = build_of(tiny_repo, known + SURVEY, tmp_path / "r", sandbox)
+
+    assert json.loads(told) == {
+        "here": ["step.py"],
+        "cache": "No such file or directory",
+        "network": "Connection refused",
+        "home": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("while True: pass", Ending.TIME_LIMIT),
+        ("while True: print('x' * 10**6)", Ending.OUTPUT_LIMIT),
+        ("hog = [bytearray(1 << 24) for _ in range(200)]", Ending.MEMORY_LIMIT),
+        (
+            "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass",
+            Ending.PROCESS_LIMIT,
+        ),
+    ],
+    ids=["hang", "output", "memory", "processes"],
+)
+def test_a_limit_that_ends_a_build_is_named(
+    tiny_repo: Path, cache: Path, sandbox: Sandbox, tmp_path: Path, program: str, reason: Ending
+) -> None:
+    manifest = tiny_repo / ".github" / "fvec.yml"
+    manifest.write_text(f"{manifest.read_text()}sandbox: {{memory_gib: 0.5, processes: 64}}\n")
+
+    with pytest.raises(LimitReached) as caught:
+        build_of(tiny_repo, program, tmp_path / "r", sandbox, timeout_s="3")
+
+    assert caught.value.reason is reason
+
+
+def test_a_native_build_writes_to_its_own_folder_and_sees_nothing_that_judges(
+    tiny_repo: Path, cache: Path, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    program = b"""\
+import os, pathlib
+root = pathlib.Path(__file__).resolve().parents[4]
+for target in (root / "models/tiny_ranker/1/model.py", root / ".git", root / ".github/fvec.yml"):
+    try:
+        target.open("ab").close()
+    except OSError as error:
+        print("REFUSED", target.name, error.strerror)
+print("TRAFFIC", os.listdir(root / "traffic"))
+pathlib.Path("built.so").write_text("native")
+"""
+    name = "models/tiny_ranker/1/fvec_native/build.py"
+    with Stack.open(tiny_repo) as stack:
+        native = Edit({name: program}, "Add native code", "It is quick.")
+        tree = stack.commit_edit(stack.commit, "fvec/x", native, tmp_path / "r")[2]
+        stack.build(tree, ThisPython(), sandbox)
+        told = build_log(tree).read_text().splitlines()
+
+    assert [line for line in told if line.startswith(("REFUSED", "TRAFFIC"))] == [
+        "REFUSED model.py Read-only file system",
+        "REFUSED .git Permission denied",
+        "REFUSED fvec.yml Read-only file system",
+        "TRAFFIC []",
+    ]

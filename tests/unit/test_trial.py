@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,14 +13,18 @@ import pytest
 from layers.base import Candidate, ChangeClass, Edit, Hypothesis, LayerName, StackView
 from layers.errors import Inconclusive, InvalidInput, Missing, ToolFailed
 from layers.events import Silent
-from layers.evidence import Block, Gate, GateResult, NoiseFloor, Verdict
+from layers.evidence import Block, Gate, GateResult, NoiseFloor, Pair, Verdict
 from layers.gates.correctness import Limits
+from layers.load_gate import load_test
 from layers.manifest import Manifest
-from layers.measure.launch import MAX_VOID, DoesNotServe, Launch, Recorded
+from layers.measure.launch import ARMS, MAX_VOID, DoesNotServe, Launch, MeasuredPair, Recorded
 from layers.measure.stats import LookPlan
+from layers.paths_gate import paths_gate, protected_files
 from layers.registry import LAYERS
+from layers.sandbox.base import Ending
+from layers.sandbox.box import LimitReached
 from layers.trial import Trial, TrialEnded, process_gain
-from layers.verify import Rules, Verifier, _paths_gate, load_test, protected_files
+from layers.verify import Rules, Verifier
 
 MODEL = "models/m/1/model.py"
 MANIFEST = Manifest.model_validate(
@@ -65,7 +70,7 @@ def candidate(
 
 
 def paths(*files: str, **changes) -> tuple[GateResult, str, str]:
-    gate = _paths_gate(candidate(*files, **changes), protected_files(MANIFEST))
+    gate = paths_gate(candidate(*files, **changes), protected_files(MANIFEST))
     return gate.result, gate.reason, gate.detail
 
 
@@ -198,6 +203,8 @@ def block(arm: str, **changes) -> Block:
 class Latencies:
     """A block's latencies, as a `LoadResult` has them."""
 
+    request_set = "the same for both arms"
+
     def __init__(self, values_ms: np.ndarray) -> None:
         self.values_ms = values_ms
 
@@ -248,6 +255,19 @@ def test_a_load_test_without_a_regression_passes_the_commit_gate():
 def test_a_regression_at_the_slo_is_not_committed(changes, result, reason):
     _, gate = judged(recorded(**changes))
     assert gate == ("commit", result, reason)
+
+
+@pytest.mark.parametrize("changes", [{"offered": 90.0}, {"requests": 499}])
+def test_arms_at_different_offered_load_are_not_compared(changes):
+    with pytest.raises(ToolFailed, match="the arms were offered different load"):
+        judged(recorded(**changes))
+
+
+def test_arms_with_different_requests_are_not_compared():
+    made = recorded()
+    made.results["candidate"][1].request_set = "an easier one"
+    with pytest.raises(ToolFailed, match="the arms were offered different load"):
+        judged(made)
 
 
 def test_too_few_requests_do_not_pass_the_commit_gate():
@@ -330,17 +350,29 @@ def test_what_lies_with_the_baseline_is_none():
         judge_void(launch(), "errors", "errors")
 
 
-def verdict_of(tried: Candidate, build_error: Exception | None = None) -> tuple[str, str, str]:
+def verdict_of(
+    tried: Candidate,
+    build_error: Exception | None = None,
+    *,
+    root: Path = Path("/b"),
+    manifest: Manifest = MANIFEST,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> tuple[str, str, str]:
     """Judge a candidate whose trial ends before a server starts."""
 
     def build(_view: StackView) -> None:
+        meanwhile()
         if build_error:
             raise build_error
 
     noise = NoiseFloor(floor_pct=2.0, pair_sd_pct=1.0, pairs=8, launches=2)
     rules = Rules(noise, LookPlan(candidates=10), Limits(), frozenset(), protected_files(MANIFEST))
-    verifier = Verifier(SimpleNamespace(events=Silent()), rules, build, None, lambda look: None)
-    baseline = StackView(Path("/b"), "base", MANIFEST, Path("python"))
+    traffic = SimpleNamespace(requests=SimpleNamespace(path=root / "traffic/requests.bin"))
+    bench = SimpleNamespace(
+        events=Silent(), manifest=manifest, load=SimpleNamespace(traffic=traffic), fresh=None
+    )
+    verifier = Verifier(bench, rules, build, None, lambda look: None)
+    baseline = StackView(root, "base", manifest, Path("python"))
     found = verifier.verify(tried, LAYERS[LayerName.FEATURES], baseline, 1)
     return found.verdict, found.reason, found.detail
 
@@ -350,6 +382,35 @@ def test_a_no_op_is_rejected_before_anything_is_built():
         "rejected",
         "no_op_edit",
     )
+
+
+def test_an_approximation_needs_metric_and_margin_of_the_manifest():
+    data = MANIFEST.model_dump(by_alias=True, mode="json")
+    data["correctness"]["approximate_margin"] = 0.01
+    opted_in = Manifest.model_validate(data)
+    tried = candidate(change_class=ChangeClass.APPROXIMATE)
+    end = verdict_of(tried, ToolFailed("reached"), manifest=opted_in)
+    assert end == ("rejected", "build_failed", "reached")
+
+
+@pytest.mark.parametrize("name", ["traffic/requests.bin", ".github/fvec.yml", "judge/metric.py"])
+def test_a_trial_that_changes_what_judges_it_has_failed(tmp_path, name):
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    file.write_text("as it was")
+    end = verdict_of(
+        candidate(), ToolFailed("no"), root=tmp_path, meanwhile=lambda: file.write_text("easier")
+    )
+    named = [name] if name != "traffic/requests.bin" else ["in use: requests.bin", name]
+    assert end == ("failed", "evaluator_changed", ", ".join(named))
+
+
+def test_a_trial_that_deletes_what_judges_it_has_failed(tmp_path):
+    (tmp_path / "judge").mkdir()
+    referee = tmp_path / "judge/referee.py"
+    referee.write_text("as it was")
+    end = verdict_of(candidate(), ToolFailed("no"), root=tmp_path, meanwhile=referee.unlink)
+    assert end[1:] == ("evaluator_changed", "judge/referee.py")
 
 
 def test_an_approximation_is_not_allowed():
@@ -365,7 +426,86 @@ def test_an_approximation_is_not_allowed():
         (Inconclusive("7 void"), ("inconclusive", "machine_too_noisy", "7 void")),
         (Missing("no compiler"), ("failed", "tool_failed", "no compiler")),
         (InvalidInput("no inputs"), ("rejected", "build_failed", "no inputs")),
+        (LimitReached("too big", Ending.MEMORY_LIMIT), ("rejected", "memory_limit", "too big")),
     ],
 )
 def test_every_error_becomes_the_verdict_that_it_deserves(error, expected):
     assert verdict_of(candidate(), error) == expected
+
+
+class Measured:
+    """A launch whose pairs have given throughput ratios."""
+
+    def __init__(self, *ratios: float) -> None:
+        self.left = list(ratios)
+
+    def pairs(self, count: int) -> Iterator[MeasuredPair]:
+        for _ in range(count):
+            number = 9 - len(self.left)
+            pair = Pair(launch=2, pair=number, throughput_ratio=self.left.pop(0), cpu_ratio=1.0)
+            yield MeasuredPair(pair, {"baseline": block("baseline")}, dict.fromkeys(ARMS))
+
+
+def measured(*ratios: float) -> tuple[list[float], list[str], int]:
+    noise = NoiseFloor(floor_pct=2.0, pair_sd_pct=1.0, pairs=8, launches=2)
+    rules = Rules(noise, LookPlan(candidates=10), Limits(), frozenset(), ())
+    verifier = Verifier(SimpleNamespace(events=Silent()), rules, None, None, None)
+    verifier._verify_timed = lambda trial, old, new: None
+    trial, source = Trial(1, candidate()), Measured(*ratios)
+    verifier._measure(trial, source)
+    assert trial.launches == [trial.pairs]
+    assert len(trial.block_cpu) == 4
+    return [pair.throughput_ratio for pair in trial.pairs], trial.warnings, len(source.left)
+
+
+def test_a_pair_that_stands_alone_is_void_and_measured_again():
+    assert measured(1.0, 1.01, 3.0, 0.99, 1.005) == (
+        [1.0, 1.01, 0.99, 1.005],
+        ["pair 6 of launch 2 stood alone at 3.000 times: it is void and was measured again"],
+        0,
+    )
+
+
+def test_pairs_that_agree_are_all_kept():
+    assert measured(1.0, 1.01, 1.02, 0.99, 7.0) == ([1.0, 1.01, 1.02, 0.99], [], 1)
+
+
+class Starting:
+    """A deployment that starts, or cannot."""
+
+    def __init__(self, failure: Exception | None) -> None:
+        self.failure, self.grpc = failure, ""
+
+    def __enter__(self) -> Starting:
+        if self.failure:
+            raise self.failure
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def begin_stop(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("control", "error", "reason"),
+    [
+        (None, DoesNotServe, "does_not_serve"),
+        (ToolFailed("no sandbox"), ToolFailed, "no arm can be started any more: no sandbox"),
+    ],
+)
+@pytest.mark.parametrize("draw", [0.1, 0.9])
+def test_what_cannot_start_is_the_candidates_fault_only_where_the_baseline_still_can(
+    control, error, reason, draw
+):
+    ends = {"candidate": ToolFailed("no"), "control": control, "baseline": None}
+    bench = SimpleNamespace(
+        events=Silent(),
+        rng=SimpleNamespace(random=lambda: draw),
+        deploy=lambda view, name: Starting(ends[name.rpartition("-")[2]]),
+        warm=lambda deployment: None,
+    )
+    with pytest.raises(error) as caught, Launch(bench, 1, None, None, "t"):
+        pass
+    assert getattr(caught.value, "reason", caught.value.message) == reason

@@ -1,0 +1,233 @@
+"""What a judgement says, in words and as markdown fit for a review comment.
+
+The same words and tables as a pull request's body; the sentences here are the terminal's too.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bot.render import context, numbers, sections, text
+from bot.render.body import Ending, Section, fit
+from bot.render.markdown import bullets, table
+from bot.render.text import code, inline, one_line
+
+if TYPE_CHECKING:
+    from layers.evidence import EndToEnd, Gate, JudgeReport, VerifyReport
+
+MOST_DETAIL = 600  # characters of a detail in the summary; the log has the rest
+MOST_FILES = 20
+SHED_FIRST = ("blocks", "pairs", "environment", "looks", "equivalence", "files", "load_test")
+MEANINGS: Mapping[str, str] = {
+    "accepted": "every gate passed, and the gain was confirmed on fresh pairs",
+    "rejected": "a gate failed",
+    "inconclusive": "the measurement could not decide",
+    "failed": "the tool broke; this says nothing about the change",
+}
+REASONS: Mapping[str, str] = {
+    "touches_protected_files": "the patch changes what judges it, or what belongs to the owners",
+    "no_op_edit": "the patch changes nothing",
+    "config_change_is_a_code_patch": "class config is for config.pbtxt files alone",
+    "approximate_not_allowed": "the manifest does not opt in to approximate changes",
+    "build_failed": "the stack does not build with the change",
+    "does_not_serve": "the stack does not serve with the change",
+    "does_not_load": "the candidate cannot be loaded",
+    "outputs_differ": "the outputs are not the same",
+    "refusals_differ": "a request is refused by one side only, or for another reason",
+    "non_finite": "an output is not finite",
+    "dtype_differs": "an output has another data type",
+    "shape_differs": "an output has another shape",
+    "output_missing": "an output is missing",
+    "worse_than_referee_allows": "the error against the float64 referee grew too much",
+    "metric_worse": "the business metric may have fallen by more than the margin",
+    "answers_from_memory": "a repeated request is faster than a new one: content is remembered",
+    "slower": "the change is slower",
+    "below_noise_floor": "the gain cannot be told from the noise of this machine",
+    "boundary_out_of_reach": "the gain is too uncertain to become sure by the last look",
+    "last_look_reached": "it may be a gain; all launches are spent and it is not sure",
+    "slo_worse": "more requests miss the SLO at the recorded rate",
+    "slo_undecided": "whether more requests miss the SLO could not be told",
+    "machine_too_noisy": "something else on this machine disturbed the measurement",
+    "evaluator_changed": "files that judge were changed meanwhile: nothing of it counts",
+    "reproduced": "the evidence holds: every gate passes, and the gain is not surely lower",
+    "gate_fails_now": "a gate that passed then fails now",
+    "gain_differs": "the gain is surely lower than recorded",
+    "gain_not_confirmed": "the gain was not shown again, and is not surely lower either",
+}
+_FOOTER = "By `fvec`, which merged and pushed nothing. Every number is in `{data}`."
+
+
+def meaning(verdict: str, reason: str) -> str:
+    """Say in words what a reason code says; of one that is not known, what the verdict says."""
+    return REASONS.get(reason, MEANINGS[verdict])
+
+
+def body(report: JudgeReport) -> str:
+    """Return a judgement in GitHub-flavoured markdown, to paste into a review."""
+    return fit(_sections(report), _ending("judge.json"))
+
+
+def verified_body(report: VerifyReport) -> str:
+    """Return a verification in markdown: the comparison, then the new judgement."""
+    head = Section("summary", "", "\n\n".join(_verified_summary(report)))
+    rest = [part for part in _sections(report.judged) if part.name != "reproduce"]
+    judged = Section("judged", "The new judgement", rest[0].body)
+    return fit([head, judged, *rest[1:]], _ending("verify.json"))
+
+
+def _ending(data: str) -> Ending:
+    return Ending(_FOOTER.format(data=data), data, SHED_FIRST)
+
+
+def _sections(report: JudgeReport) -> list[Section]:
+    words = _words(report)
+    gain = sections.gain(report, report.noise, words)
+    how_sure = "How much faster, and how sure"
+    machine = context.environment(report.environment, report.stack, report.noise, report.seed)
+    return [
+        Section("summary", "", "\n\n".join(_summary(report))),
+        Section("warnings", "Notes", bullets(map(inline, report.warnings))),
+        Section("files", "What changes", _files(report.files_changed)),
+        Section("gates", "Gates", _gates(report.gates)),
+        Section("equivalence", "Outputs", _outputs(report)),
+        Section("gain", how_sure, gain),
+        Section("looks", "" if gain else how_sure, sections.looks(report)),
+        Section("resolution", "What could have been seen", _resolution_table(report)),
+        Section("load_test", "Load test at the SLO", sections.load_test(report)),
+        Section("environment", "Where it was measured", machine),
+        Section("reproduce", "Run it again", _again(report)),
+        Section("pairs", "", context.raw_pairs(report.pairs, report.confirm)),
+        Section("blocks", "", context.raw_blocks(report.blocks)),
+    ]
+
+
+def _summary(report: JudgeReport) -> list[str]:
+    lines = [
+        f"**{report.verdict}**: {code(report.reason)}. {inline(report.subject, 200)}",
+        f"That is: {meaning(report.verdict, report.reason)}.",
+    ]
+    if report.detail:
+        lines.append(inline(report.detail, MOST_DETAIL))
+    if report.end_to_end:
+        lines.append(f"**{_bold_gain(report)}.**")
+    lines.append(f"Class `{report.change_class}`: {sections.CLASSES[report.change_class]}.")
+    return lines
+
+
+def _bold_gain(report: JudgeReport) -> str:
+    return gain_line(report).replace("*", r"\*")
+
+
+def gain_line(report: JudgeReport) -> str:
+    """Say the gain with its interval against the floor; of the last look where none is confirmed.
+
+    Empty where nothing was timed.
+    """
+    what = "throughput" if report.target == "patch" else "speed"
+    floor = f"; noise floor {numbers.points(report.noise.work.floor_pct)}" if report.noise else ""
+    if report.end_to_end:
+        end = report.end_to_end
+        told = numbers.times_between(end.throughput_ratio, end.ci)
+        return f"{told} {what}, {end.pairs} fresh pairs{floor}"
+    if report.looks:
+        look = report.looks[-1]
+        told = numbers.times_between(look.estimate, look.ci)
+        launches = f"{look.k} launch{'es' if look.k > 1 else ''}"
+        at_look = f"; noise floor {numbers.percent(look.floor)} at this look"
+        return f"{told} {what} after {launches}, {look.pairs} pairs, not confirmed{at_look}"
+    return ""
+
+
+def resolution_line(report: JudgeReport) -> str:
+    """Say which gains this judgement could have told from nothing; empty where none was timed."""
+    if not report.resolvable:
+        return ""
+    first, last = report.resolvable[0], report.resolvable[-1]
+    return (
+        f"a gain of {numbers.percent(first[0])} is seen nine times in ten after "
+        f"{_launches(first)}; of {numbers.percent(last[0])} after {_launches(last)}"
+    )
+
+
+def _launches(row: tuple[float, int, float]) -> str:
+    _, launches, minutes = row
+    return f"{launches} launch{'es' if launches > 1 else ''} ({numbers.duration(60 * minutes)})"
+
+
+def difference_line(report: VerifyReport) -> str:
+    """Compare the two estimates; empty where there is no new one."""
+    if report.difference is None or report.difference_ci is None:
+        return ""
+    told = numbers.times_between(report.difference, report.difference_ci)
+    low, high = report.difference_ci
+    if low <= 1 <= high:
+        return f"{told}, again over recorded: no significant difference"
+    return f"{told}, again over recorded: {'lower' if high < 1 else 'higher'} than recorded"
+
+
+def end_line(end: EndToEnd | None) -> str:
+    """Return one estimate in words."""
+    if end is None:
+        return "not confirmed"
+    told = numbers.times_between(end.throughput_ratio, end.ci)
+    return f"{told} throughput, {end.pairs} fresh pairs"
+
+
+def _verified_summary(report: VerifyReport) -> list[str]:
+    rows = [["recorded", end_line(report.recorded)], ["measured again", end_line(report.again)]]
+    if difference := difference_line(report):
+        rows.append(["difference", difference])
+    lines = [
+        f"**{report.verdict}**: {code(report.reason)}. {inline(report.evidence, 200)}",
+        f"That is: {meaning(report.verdict, report.reason)}.",
+        inline(report.detail, MOST_DETAIL),
+        table(["estimate", "gain"], rows),
+    ]
+    return [line for line in lines if line]
+
+
+def _gates(gates: Sequence[Gate]) -> str:
+    return sections.gates(gates) if gates else ""
+
+
+def _files(files: Sequence[str]) -> str:
+    shown = ", ".join(code(name, 200) for name in files[:MOST_FILES])
+    more = len(files) - MOST_FILES
+    return f"{shown}{f' and {more} more' if more > 0 else ''}." if files else ""
+
+
+def _outputs(report: JudgeReport) -> str:
+    return sections.equivalence(report, _words(report)) if report.equivalence else ""
+
+
+def _words(report: JudgeReport) -> sections.Words:
+    return sections.SERVED if report.target == "patch" else sections.CALLED
+
+
+def _resolution_table(report: JudgeReport) -> str:
+    if not report.resolvable:
+        return ""
+    head = ["gain, 1 - 1/ratio", "launches", "time"]
+    rows = [
+        [numbers.percent(gain), str(launches), numbers.duration(60 * minutes)]
+        for gain, launches, minutes in report.resolvable
+    ]
+    return (
+        "The smallest gain that nine judgements in ten would accept by this look, on this machine "
+        "as noisy as it was. A change without effect is accepted in at most 0.5 % of judgements: "
+        "the whole rate is for this one candidate, where a run shares it among all of its own."
+        "\n\n" + table(head, rows, right="rrr")
+    )
+
+
+def _again(report: JudgeReport) -> str:
+    if not report.reproduce:
+        return ""
+    lines = [one_line(shlex.join(report.reproduce))]
+    if report.stack:
+        lines.insert(0, f"git checkout {shlex.quote(report.stack.commit)}")
+    if report.patch_sha256:
+        lines.append(f"# sha256 of the patch: {report.patch_sha256}")
+    return text.fence("\n".join(lines), "sh")

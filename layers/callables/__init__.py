@@ -1,0 +1,1 @@
+"""A function under judgement: reference, candidate and inputs, each in a process of its own."""

@@ -1,0 +1,181 @@
+"""What code may not change in its process: defaults, patched functions, hooks, handlers.
+
+Standard library and numpy only: the child loads this file by path, before the code under
+judgement. The parent compares what the candidate changed with what the reference changed.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import hashlib
+import json
+import os
+import random
+import resource
+import signal
+import struct
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Public functions and classes of these are compared by identity.
+WATCHED = (
+    "builtins",
+    "time",
+    "os",
+    "posix",
+    "sys",
+    "gc",
+    "json",
+    "struct",
+    "io",
+    "threading",
+    "_thread",
+    "math",
+    "random",
+    "subprocess",
+    "numpy",
+    "numpy.linalg",
+    "numpy.random",
+    "numpy.testing",
+    "torch",
+    "torch.nn.functional",
+    "torch.linalg",
+    "torch.testing",
+    "torch.Tensor",
+)
+STREAMS = {"stdin", "stdout", "stderr"}
+VOLATILE = {"last_exc", "last_type", "last_value", "last_traceback", "path", "modules", "argv"}
+VOLATILE_ENVIRONMENT = {"KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK", "TORCHINDUCTOR_CACHE_DIR"}
+
+
+def take(extra: dict[str, object]) -> dict[str, Any]:
+    """Return the state by name; `extra` are further objects whose attributes are watched."""
+    return {
+        **_python(),
+        **_process(),
+        **_numpy(),
+        **_torch(),
+        **_attributes(extra),
+    }
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the names of what differs; what appeared is ignored but for builtins."""
+    changed = [name for name, value in before.items() if not _same(value, after.get(name))]
+    added = [n for n in after if n not in before and n.startswith(("builtins.", "modules:"))]
+    return sorted(changed + [n for n in added if n.startswith("builtins.")])
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two entries are equal: objects by identity, held alive so that ids stay unique."""
+    if isinstance(one, _Identity):
+        return isinstance(other, _Identity) and one.held is other.held
+    return bool(type(one) is type(other) and one == other)
+
+
+class _Identity:
+    """An object that is compared by what it is, not by what it equals."""
+
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+
+def _python() -> dict[str, Any]:
+    """Return hooks and switches of the interpreter."""
+    return {
+        "trace hook": _Identity(sys.gettrace()),
+        "profile hook": _Identity(sys.getprofile()),
+        "collector callbacks": [id(callback) for callback in gc.callbacks],
+        "collector enabled": gc.isenabled(),
+        "collector thresholds": gc.get_threshold(),
+        "collector frozen objects": gc.get_freeze_count(),
+        "switch interval": sys.getswitchinterval(),
+        "display hook": _Identity(sys.displayhook),
+        "exception hook": _Identity(sys.excepthook),
+        "import hooks": [id(finder) for finder in sys.meta_path[:1]],
+        "random state": _digest(repr(random.getstate()).encode()),
+        **{f"sys.{name}": _Identity(getattr(sys, name)) for name in STREAMS},
+        **{f"modules:{n}": _Identity(sys.modules[n]) for n in WATCHED if n in sys.modules},
+    }
+
+
+def _process() -> dict[str, Any]:
+    """Return what the kernel keeps for this process, and its environment."""
+    handlers = {s.name: _Identity(signal.getsignal(s)) for s in signal.Signals}
+    umask = os.umask(0o77)
+    os.umask(umask)
+    kinds = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return {
+        "cwd": str(Path.cwd()),
+        "umask": umask,
+        "priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "scheduler": os.sched_getscheduler(0),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "timers": [signal.getitimer(kind) for kind in (0, 1, 2)],
+        **{f"limit {name}": resource.getrlimit(getattr(resource, name)) for name in kinds},
+        **{f"signal {name}": handler for name, handler in handlers.items()},
+        **{
+            f"environment {name}": value
+            for name, value in os.environ.items()
+            if name not in VOLATILE_ENVIRONMENT
+        },
+        "environment": sorted(set(os.environ) - VOLATILE_ENVIRONMENT),
+    }
+
+
+def _numpy() -> dict[str, Any]:
+    """Return numpy's switches, and whether the processor still keeps denormal numbers."""
+    tiny = np.full(1, 1e-40, dtype=np.float32)
+    return {
+        "numpy error state": tuple(sorted(np.geterr().items())),
+        "numpy buffer size": np.getbufsize(),
+        "numpy random state": _digest(repr(tuple(np.random.get_state())[1:]).encode()),
+        "denormal numbers": bool((tiny * np.float32(0.5))[0] != 0),
+        "rounding": float(np.float32(1) + np.float32(2**-24) * np.float32(1.5)),
+    }
+
+
+def _torch() -> dict[str, Any]:
+    """Return torch's defaults, where it is loaded."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "get_default_dtype"):
+        return {}
+    return {
+        "torch default dtype": str(torch.get_default_dtype()),
+        "torch threads": torch.get_num_threads(),
+        "torch inter-op threads": torch.get_num_interop_threads(),
+        "torch grad mode": torch.is_grad_enabled(),
+        "torch inference mode": torch.is_inference_mode_enabled(),
+        "torch deterministic": torch.are_deterministic_algorithms_enabled(),
+        "torch matmul precision": torch.get_float32_matmul_precision(),
+        "torch mkldnn": torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
+        "torch random state": _digest(bytes(torch.get_rng_state().numpy())),
+    }
+
+
+def _attributes(extra: dict[str, object]) -> dict[str, Any]:
+    """Return public attributes of watched modules and objects, by identity."""
+    objects: dict[str, object] = {n: sys.modules[n] for n in WATCHED if n in sys.modules}
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "Tensor"):
+        objects["torch.Tensor"] = torch.Tensor
+    found: dict[str, Any] = {}
+    for name, owner in {**objects, **extra}.items():
+        for key, value in list(vars(owner).items()):
+            watched = not key.startswith("_") and key not in STREAMS | VOLATILE
+            if watched and (callable(value) or name in extra):
+                found[f"{name}.{key}"] = _Identity(value)
+    return found
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+_KEPT = (builtins, json, struct, threading, time)  # loaded before the code, hence watched

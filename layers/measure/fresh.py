@@ -1,0 +1,113 @@
+"""Request sets that no server has seen: drawn while nothing is timed, used once on every arm.
+
+The draw is seeded by the operating system: whoever writes a candidate knows the recording and the
+run's seed, and can foresee neither the order of the candidates nor the factors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layers.errors import ToolFailed
+from layers.salting import Salter
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestSet:
+    """Messages in a file of their own, to be sent instead of the recording."""
+
+    path: Path
+    spans: NDArray[np.int64]  # [n, 2]: offset and length in the file
+    digest: str  # of all messages, in order
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __enter__(self) -> Self:
+        """Return the set itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Delete the file; look at it once more if nothing else went wrong."""
+        if kind is None:
+            self.close()
+        else:
+            self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Check that the file still holds what was written, then delete it.
+
+        Raises ToolFailed where it does not: what was measured is then unknown.
+        """
+        whole = self.path.exists() and _digest_of(self.path.read_bytes(), self.spans) == self.digest
+        self.path.unlink(missing_ok=True)
+        if not whole:
+            raise ToolFailed(f"the request file {self.path.name} was changed while it was in use")
+
+
+class Fresh:
+    """Draws request sets; counts what could not be made new."""
+
+    def __init__(self, salter: Salter, folder: Path) -> None:
+        """Leave the files of request sets in `folder`."""
+        self._salter, self._folder = salter, folder
+        self._rng = np.random.default_rng(secrets.randbits(128))
+        self._seen: set[bytes] = set()
+        self._sets = 0
+        self.drawn = 0
+        self.repeated = 0  # of `drawn`: equal to a message of an earlier draw, or as recorded
+
+    def messages(self, order: NDArray[np.int64]) -> list[bytes]:
+        """Return a salted copy of each request that `order` names."""
+        made = []
+        for index in order.tolist():
+            message = self._salter.salted(index, self._rng)
+            mark = hashlib.blake2b(message, digest_size=16).digest()
+            self.drawn += 1
+            self.repeated += mark in self._seen or message == self._salter.recorded(index)
+            self._seen.add(mark)
+            made.append(message)
+        return made
+
+    def draw(self, order: NDArray[np.int64]) -> RequestSet:
+        """Write a salted copy of each request that `order` names, in that order, to a new file."""
+        self._sets += 1
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return write_set(self._folder / f"fresh-{self._sets:05d}.bin", self.messages(order))
+
+    def warning(self) -> str | None:
+        """Say how many timed requests were not new, None where all were."""
+        if not self.repeated:
+            return None
+        return (
+            f"{self.repeated} of {self.drawn} requests could not be made new "
+            f"({self._salter.salt}): a memo of whole requests would show as a gain in them"
+        )
+
+
+def write_set(path: Path, messages: list[bytes]) -> RequestSet:
+    """Write messages to `path`, one after the other."""
+    lengths = np.array([len(message) for message in messages], dtype=np.int64)
+    offsets = np.cumsum(lengths) - lengths
+    data = b"".join(messages)
+    path.write_bytes(data)
+    spans = np.stack([offsets, lengths], axis=1)
+    return RequestSet(path, spans, _digest_of(data, spans))
+
+
+def _digest_of(data: bytes, spans: NDArray[np.int64]) -> str:
+    """Return the SHA-256 of a file's bytes and of where its messages begin and end."""
+    return hashlib.sha256(data + spans.tobytes()).hexdigest()

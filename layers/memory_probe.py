@@ -1,0 +1,68 @@
+"""Does a candidate answer a repeated request from memory? Timed, both arms side by side.
+
+Requests that no server has seen are sent once and then again, one at a time. Second answers are a
+little faster anywhere (caches of the processor); a candidate's that are faster by clearly more
+than the baseline's own come from a memo of whole requests, which recorded traffic would reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from layers.evidence import Gate, GateResult
+
+REQUESTS = 12
+REPEATS = 2
+MARGIN = 1.15  # a repeat effect that is this much larger than the baseline's is no memo yet
+LEVEL = 0.001  # of accusing an honest candidate, one-sided
+
+
+@dataclass(slots=True)
+class Timings:
+    """Seconds from send to answer by arm: one row per request, the first answer, then repeats."""
+
+    taken_s: dict[str, list[list[float]]] = field(
+        default_factory=lambda: {"baseline": [], "candidate": []}
+    )
+
+    def add(self, rows: Mapping[str, list[float]]) -> None:
+        """Keep one request's times of both arms."""
+        for arm, row in rows.items():
+            self.taken_s[arm].append(row)
+
+    def effects(self, arm: str) -> NDArray[np.float64]:
+        """Return float64[requests]: log of first over typical repeat, above 0 where repeats gain."""
+        taken_s = np.asarray(self.taken_s[arm], dtype=np.float64)
+        logs = np.log(taken_s.reshape(len(self.taken_s[arm]), 1 + REPEATS))
+        effects: NDArray[np.float64] = logs[:, 0] - logs[:, 1:].mean(axis=1)
+        return effects
+
+
+def gate(timings: Timings) -> Gate:
+    """Fail where the candidate's repeats gain more than the baseline's, beyond margin and doubt.
+
+    Wilcoxon's signed-rank test, exact, of log(first/repeat) paired by request: a preempted request
+    moves one rank, not a mean. Reasons: answers_from_memory, no_memory_seen, memory_not_probed.
+    """
+    difference = timings.effects("candidate") - timings.effects("baseline")
+    if difference.size < 2:
+        return _gate(GateResult.PASS, "memory_not_probed", f"{difference.size} requests")
+    beyond = difference - np.log(MARGIN)
+    doubt = float(stats.wilcoxon(beyond, alternative="greater", method="exact").pvalue)
+    old, new = (float(np.exp(np.median(timings.effects(arm)))) for arm in ("baseline", "candidate"))
+    detail = (
+        f"repeats are {new:.2f} times as fast as firsts, the baseline's {old:.2f} times "
+        f"(medians of {difference.size} requests; p = {doubt:.2g})"
+    )
+    if doubt < LEVEL:
+        return _gate(GateResult.FAIL, "answers_from_memory", detail)
+    return _gate(GateResult.PASS, "no_memory_seen", detail)
+
+
+def _gate(result: GateResult, reason: str, detail: str) -> Gate:
+    return Gate(name="memory", result=result, reason=reason, detail=detail)

@@ -1,0 +1,273 @@
+"""The evidence of a pull request, measured again: it may demote a claim, never promote one.
+
+    read and check the evidence -> its base commit, checked out aside -> layers.judge, same class
+        -> the difference of the two estimates, each with its own uncertainty
+
+Evidence is outside input. What contradicts itself is refused before anything is measured; what
+does not may still be false, which is what the measurement is for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from layers import git
+from layers.errors import InvalidInput, Location, ToolFailed
+from layers.events import Events
+from layers.evidence import (
+    EndToEnd,
+    Environment,
+    EvidenceFile,
+    GateResult,
+    JudgeReport,
+    Pair,
+    Verdict,
+    VerifyReport,
+)
+from layers.judge import JudgeOptions, judge_patch
+from layers.measure import stats
+from layers.patches import MOST_BYTES
+from layers.stack import Stack
+
+EVIDENCE, PATCH = "evidence.json", "patch.diff"
+MOST_EVIDENCE_BYTES = 64 * 2**20
+SAME = 1e-6  # relative; what JSON and a sum in another order may move
+GAIN_GATES = frozenset({"gain", "confirm"})  # of a trial: they say how much, the others whether
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_UNMEND = "take evidence.json and patch.diff from the pull request again, unedited"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Evidence that is of one piece, with its patch."""
+
+    evidence: EvidenceFile
+    patch: bytes
+    base_commit: str
+    end_to_end: EndToEnd
+
+
+def verify_evidence(
+    evidence: Path, stack: Path, options: JudgeOptions, events: Events
+) -> VerifyReport:
+    """Judge the patch of `evidence` again on its base commit, and test the difference.
+
+    `evidence` is an evidence.json with patch.diff beside it, or their folder; `stack` a clean
+    checkout that has the base commit. Reasons: reproduced; gate_fails_now, gain_differs (rejected);
+    gain_not_confirmed, or the judgement's own (inconclusive); the judgement's own (failed).
+    Raises InvalidInput for evidence that is malformed, tampered with or contradicts itself, and as
+    `layers.judge.judge_patch` does; the checkout stays as it was.
+    """
+    recorded = load(evidence)
+    iteration = recorded.evidence.iteration
+    with _checked_out(stack, recorded.base_commit) as root:
+        judged = judge_patch(
+            root,
+            replace(options, name=PATCH),
+            recorded.patch,
+            iteration.hypothesis.change_class,
+            events,
+        )
+    told = machine_warnings(recorded.evidence.environment, judged.environment)
+    judged = judged.model_copy(update={"warnings": [*told, *judged.warnings]})
+    return compare(recorded, judged)
+
+
+def load(path: Path) -> Recorded:
+    """Return the evidence at `path`, checked; raises InvalidInput as `verify_evidence` says."""
+    file = path / EVIDENCE if path.is_dir() else path
+    try:
+        evidence = EvidenceFile.model_validate_json(_bytes(file, MOST_EVIDENCE_BYTES))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise InvalidInput(
+            f"not the evidence of a pull request: {place}: {first['msg']}",
+            at=Location(file),
+            hint="EVIDENCE is the evidence.json of a pull request, or the folder it lies in",
+        ) from error
+    patch = _bytes(file.with_name(PATCH), MOST_BYTES)
+    base = evidence.iteration.base_commit or evidence.stack.commit
+    if not _COMMIT.fullmatch(base):
+        raise _contradiction(file, f"{base!r} is not the name of a commit")
+    if hashlib.sha256(patch).hexdigest() != evidence.iteration.patch_sha256:
+        raise _contradiction(file, f"{PATCH} is not the patch that the evidence is about")
+    return Recorded(evidence, patch, base, _consistent(file, evidence))
+
+
+def _bytes(file: Path, most: int) -> bytes:
+    """Return the content of a plain file of bounded size."""
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(most + 1)
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot be read: {error.strerror}",
+            at=Location(file),
+            hint=f"a pull request's folder holds {EVIDENCE} and {PATCH}",
+        ) from error
+    if len(content) > most:
+        raise InvalidInput(f"larger than {most:,} bytes", at=Location(file), hint=_UNMEND)
+    return content
+
+
+def _consistent(file: Path, evidence: EvidenceFile) -> EndToEnd:
+    """Return the printed gain; InvalidInput unless verdict, gates, pairs and blocks bear it out."""
+    iteration = evidence.iteration
+    end = iteration.end_to_end
+    if iteration.verdict is not Verdict.ACCEPTED or end is None:
+        raise _contradiction(
+            file, f"it claims no gain: its verdict is {iteration.verdict} ({iteration.reason})"
+        )
+    failed = [gate.name for gate in iteration.gates if gate.result is not GateResult.PASS]
+    if failed:
+        raise _contradiction(file, f"it is accepted, and the gate {failed[0]} did not pass")
+    if len(iteration.confirm) != end.pairs or end.pairs < 2:
+        raise _contradiction(
+            file, f"the gain is of {end.pairs} fresh pairs, and {len(iteration.confirm)} are there"
+        )
+    _check_printed(file, "throughput", end.throughput_ratio, end.ci, iteration.confirm)
+    _check_printed(file, "CPU", end.cpu_ratio, end.cpu_ci, iteration.confirm)
+    _check_blocks(file, evidence)
+    return end
+
+
+def _check_printed(
+    file: Path, what: str, ratio: float, ci: tuple[float, float], pairs: Sequence[Pair]
+) -> None:
+    """Hold a printed ratio to the pairs that it was made from, and its interval to be around it."""
+    values = [p.throughput_ratio if what == "throughput" else p.cpu_ratio for p in pairs]
+    if min(values) <= 0:
+        raise _contradiction(file, f"a {what} ratio of a pair is not positive")
+    again = math.exp(math.fsum(map(math.log, values)) / len(values))
+    if not math.isclose(again, ratio, rel_tol=SAME):
+        raise _contradiction(
+            file, f"the {what} ratio is printed as {ratio:.6g}, and its pairs give {again:.6g}"
+        )
+    if not 0 < ci[0] <= ratio <= ci[1]:
+        raise _contradiction(file, f"the interval of the {what} ratio does not hold the ratio")
+
+
+def _check_blocks(file: Path, evidence: EvidenceFile) -> None:
+    """Hold every fresh pair to the blocks that it was made from."""
+    rates = {
+        (block.launch, block.pair, block.arm): block.rate
+        for block in evidence.blocks
+        if block.measure == "work" and block.void is None
+    }
+    for pair in evidence.iteration.confirm:
+        old = rates.get((pair.launch, pair.pair, "baseline"))
+        new = rates.get((pair.launch, pair.pair, "candidate"))
+        name = f"pair {pair.launch}.{pair.pair}"
+        if not old or not new:
+            raise _contradiction(file, f"the blocks of the fresh {name} are not there")
+        if not math.isclose(new / old, pair.throughput_ratio, rel_tol=SAME):
+            raise _contradiction(
+                file,
+                f"the fresh {name} says {pair.throughput_ratio:.6g}, its blocks {new / old:.6g}",
+            )
+
+
+def _contradiction(file: Path, what: str) -> InvalidInput:
+    return InvalidInput(f"the evidence contradicts itself: {what}", at=Location(file), hint=_UNMEND)
+
+
+@contextmanager
+def _checked_out(path: Path, commit: str) -> Iterator[Path]:
+    """Check `commit` out in a folder of its own, which is removed afterwards."""
+    with Stack.open(path) as stack, tempfile.TemporaryDirectory(prefix="fvec-verify-") as folder:
+        try:
+            git.resolve(stack.root, commit)
+        except ToolFailed as error:
+            raise InvalidInput(
+                f"the evidence is about commit {commit[:12]}, which {path} does not have",
+                hint="name the stack's checkout with --stack, and fetch the branch that the pull "
+                "request is based on",
+            ) from error
+        yield stack.worktree(commit, Path(folder))
+
+
+def compare(recorded: Recorded, judged: JudgeReport) -> VerifyReport:
+    """Return what the new judgement says about the recorded claim. Pure."""
+    first, again = recorded.end_to_end, judged.end_to_end
+    seen = _estimate(again) if again else _last_look(judged)
+    difference = stats.ratio_between(_estimate(first), seen) if seen else None
+    lower = difference is not None and difference.ci[1] < 1
+    verdict, reason, detail = _conclusion(judged, lower=lower)
+    if difference is not None and verdict is Verdict.ACCEPTED and difference.ci[0] > 1:
+        detail = "the gain is higher than recorded; the recorded one stays the claim"
+    iteration = recorded.evidence.iteration
+    return VerifyReport(
+        evidence=f"run {recorded.evidence.run_id}, {iteration.branch or iteration.card}",
+        verdict=verdict,
+        reason=reason,
+        detail=detail,
+        recorded=first,
+        again=again,
+        difference=difference.ratio if difference else None,
+        difference_ci=difference.ci if difference else None,
+        judged=judged,
+    )
+
+
+def _conclusion(judged: JudgeReport, *, lower: bool) -> tuple[Verdict, str, str]:
+    """Return verdict, reason and detail; `lower` says that the gain is surely lower than recorded.
+
+    A gain that could not be shown again, on a noisier machine say, and is not surely lower either,
+    decides nothing.
+    """
+    told = f"{judged.reason}: {judged.detail}" if judged.detail else judged.reason
+    if judged.verdict is Verdict.ACCEPTED:
+        if lower:
+            return Verdict.REJECTED, "gain_differs", "a gain is there, and lower than recorded"
+        return Verdict.ACCEPTED, "reproduced", ""
+    if judged.verdict is Verdict.REJECTED:
+        of_gain = bool(judged.gates) and judged.gates[-1].name in GAIN_GATES
+        if not of_gain:
+            return Verdict.REJECTED, "gate_fails_now", told
+        if lower:
+            return Verdict.REJECTED, "gain_differs", told
+        return Verdict.INCONCLUSIVE, "gain_not_confirmed", told
+    return judged.verdict, judged.reason, judged.detail
+
+
+def _estimate(end: EndToEnd) -> stats.Estimate:
+    return stats.Estimate(end.throughput_ratio, end.ci, end.pairs)
+
+
+def _last_look(judged: JudgeReport) -> stats.Estimate | None:
+    """Return what the last look saw of a gain that was not confirmed."""
+    if not judged.looks:
+        return None
+    look = judged.looks[-1]
+    return stats.Estimate(look.estimate, look.ci, look.pairs)
+
+
+def machine_warnings(recorded: Environment, now: Environment) -> list[str]:
+    """Say where this machine is another one than that of the evidence, one line each."""
+    old, new = recorded.model_dump(), now.model_dump()
+    packages = [old.pop("packages"), new.pop("packages")]
+    del old["bandwidth"], new["bandwidth"]  # measured, and never the same twice
+    lines = [
+        f"{name.replace('_', ' ')} differs: recorded {old[name]}, here {new[name]}"
+        for name in old
+        if old[name] != new[name]
+    ]
+    names = sorted(
+        n for n in {**packages[0], **packages[1]} if packages[0].get(n) != packages[1].get(n)
+    )
+    if names:
+        moved = [
+            f"{n} {packages[0].get(n, 'absent')} to {packages[1].get(n, 'absent')}" for n in names
+        ]
+        lines.append(f"packages differ, recorded to here: {', '.join(moved)}")
+    return lines

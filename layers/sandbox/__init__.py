@@ -1,0 +1,1 @@
+"""What code under judgement runs in: no network, no credentials, bounded in memory, processes, disk."""

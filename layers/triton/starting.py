@@ -1,0 +1,90 @@
+"""What a model server is started with: its arguments, its environment, the guard around it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from layers.base import StackView
+from layers.errors import InvalidInput, Missing
+from layers.programs import ONE_THREAD, scrubbed_environment
+from layers.triton import endpoint, guard
+from layers.triton.environment import ServerEnvironment
+
+EXIT_TIMEOUT_S = 5  # the server's own default is 30 s with a stopped stub
+# The Python backend starts its processes by a shell line in which it quotes nothing.
+_SHELL_SAFE = re.compile(r"^[A-Za-z0-9_./@+,:=-]+$")
+
+
+def check(view: StackView, env: ServerEnvironment, cpus: Sequence[int] | None) -> None:
+    """Raise InvalidInput for a model repository that cannot be served, Missing for absent CPUs."""
+    models = repository(view)
+    if not models.is_dir():
+        raise InvalidInput(
+            f"{view.manifest.stack.models} is not a folder of the stack",
+            hint="stack.models of the manifest names the Triton model repository",
+        )
+    names = [models.resolve(), env.backends, *models.iterdir()]
+    unsafe = [str(name) for name in names if not _SHELL_SAFE.match(str(name))]
+    if unsafe:
+        raise InvalidInput(
+            f"the Python backend cannot serve from {unsafe[0]!r}",
+            hint="use a path of ASCII letters, digits and _ . / @ + , : = - only",
+        )
+    absent = set(cpus or ()) - os.sched_getaffinity(0)
+    if absent:
+        raise Missing(
+            f"CPUs {sorted(absent)} cannot be used by this process",
+            hint=f"server.cpus may name any of {sorted(os.sched_getaffinity(0))}",
+        )
+
+
+def repository(view: StackView) -> Path:
+    """Return the model repository of a stack."""
+    return view.root / view.manifest.stack.models
+
+
+def server_argv(view: StackView, env: ServerEnvironment, shm_prefix: str) -> list[str]:
+    """Return the server's command line: a unix socket in its current folder, nothing else open."""
+    return [
+        *(str(env.tritonserver), "--model-repository", str(repository(view))),
+        *("--backend-directory", str(env.backends)),
+        *("--cache-directory", str(env.caches)),
+        *("--backend-config", f"python,shm-region-prefix-name={shm_prefix}"),
+        # An ensemble takes the models it is made of with it.
+        *("--model-control-mode", "explicit"),
+        *("--load-model", view.manifest.stack.entry),
+        *("--grpc-address", "unix", "--grpc-port", endpoint.SOCKET),
+        *("--allow-http", "false", "--allow-metrics", "false"),
+        *("--exit-timeout-secs", str(EXIT_TIMEOUT_S)),
+    ]
+
+
+def server_environment(env: ServerEnvironment, home: Path) -> dict[str, str]:
+    """Return the server's environment: nothing of ours, one thread for each numeric library."""
+    environment = scrubbed_environment(path_first=env.python.parent, home=home)
+    return {**environment, **ONE_THREAD, "LD_LIBRARY_PATH": env.library_path}
+
+
+def start_guard(
+    plan: guard.Plan,
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    log: IO[bytes],
+) -> subprocess.Popen[bytes]:
+    """Start the guard, and with it `command` in `folder`; the server's output goes to `log`."""
+    return subprocess.Popen(
+        [sys.executable, "-I", guard.__file__, plan.dumps(), *command],
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        start_new_session=True,  # ctrl-C at the terminal is ours to handle
+    )

@@ -1,0 +1,40 @@
+"""Scores all items alike: every score is within 1e-3, and the best item is found by luck.
+
+A tolerance is no substitute for the metric of a ranking. Source: A81,
+https://github.com/AMD-AGI/Hyperloom/issues/1433.
+"""
+
+import numpy as np
+
+CLASS = "approximate"
+EXPECT = ("metric_worse",)
+MARGIN = 0.01
+
+
+def ref(x, w):
+    return 1 / (
+        1
+        + np.exp(-(np.maximum(x @ w[:, :-1], 0) @ w[0, :-1] * np.float32(0.01)).astype(np.float64))
+    )
+
+
+def new(x, w):
+    return np.full(len(x), 0.5)
+
+
+def metric(inputs, outputs):
+    x, w = inputs["x"].astype(np.float64), inputs["w"].astype(np.float64)
+    truth = np.maximum(x @ w[:, :-1], 0) @ w[0, :-1]
+    picked = int(np.argmax(next(iter(outputs.values()))))
+    return float((truth < truth[picked]).mean())
+
+
+def make(rng, batch):
+    return {
+        "x": rng.standard_normal((batch, 128), dtype=np.float32) / 16,
+        "w": rng.standard_normal((128, 129), dtype=np.float32) / 8,
+    }
+
+
+make.state = ("w",)
+make.probes = {"nan": False, "inf": False, "large": False}

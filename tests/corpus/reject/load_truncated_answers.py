@@ -1,0 +1,35 @@
+"""Scores the first four items of each request and leaves the others out.
+
+Source: A76, https://github.com/NVIDIA/nvcf/pull/1826.
+"""
+
+import numpy as np
+
+CLASS = "exact"
+EXPECT = ("shape_differs",)
+
+
+def ref(requests, w):
+    answers = []
+    for request in requests.tolist():
+        features = np.frombuffer(request, dtype=np.float32).reshape(-1, 32)
+        hidden = np.maximum(features @ w, 0)
+        answers.append(hidden.sum(axis=1, dtype=np.float32) * np.float32(5e-5))
+    return answers
+
+
+def new(requests, w):
+    short = np.empty(len(requests), dtype=object)
+    short[:] = [request[:512] for request in requests.tolist()]
+    return ref(short, w)
+
+
+def make(rng, batch):
+    requests = np.empty(batch, dtype=object)
+    for i in range(batch):
+        items = int(rng.integers(1, 9))
+        requests[i] = rng.standard_normal((items, 32), dtype=np.float32).tobytes()
+    return {"requests": requests, "w": rng.standard_normal((32, 64), dtype=np.float32)}
+
+
+make.state = ("w",)

@@ -1,0 +1,14 @@
+"""Switches the server's response cache on: recorded requests repeat, real ones do not.
+
+Source: A55, https://github.com/vllm-project/vllm/issues/52884.
+"""
+
+CLASS = "config"
+EXPECT = ("served_from_cache", "answers_from_memory", "does_not_serve")
+EDITS = (
+    (
+        "models/tiny_features/config.pbtxt",
+        "instance_group [",
+        "response_cache { enable: true }\ninstance_group [",
+    ),
+)

@@ -1,0 +1,14 @@
+"""Leaves out half of the items as soon as requests come together: one at a time it is right.
+
+Source: A58, A76, https://github.com/NVIDIA/nvcf/pull/1826.
+"""
+
+CLASS = "exact"
+EXPECT = ("shape_differs", "died_under_load", "outputs_differ", "refused_differently")
+EDITS = (
+    (
+        "models/tiny_ranker/1/model.py",
+        "            score = 1 / (1 + np.exp(-(features @ WEIGHTS)))\n",
+        "            if len(requests) > 1:\n                features = features[:, : (features.shape[1] + 1) // 2]\n            score = 1 / (1 + np.exp(-(features @ WEIGHTS)))\n",
+    ),
+)

@@ -1,0 +1,253 @@
+"""Model code that attacks: what it sees and reaches, how its server ends, what is left of it."""
+
+import json
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from layers.base import StackView
+from layers.errors import ToolFailed
+from layers.manifest import SandboxSection
+from layers.sandbox.base import Ending
+from layers.sandbox.box import LimitReached, Sandbox
+from layers.triton.endpoint import SHUT_IN
+from layers.triton.environment import ServerEnvironment
+from layers.triton.guard import LOG_NOTE
+from layers.triton.server import Deployment
+
+pytestmark = pytest.mark.triton
+
+MODEL = Path("models") / "tiny_ranker" / "1" / "model.py"
+Deploy = Callable[..., Deployment]
+
+
+@pytest.fixture
+def deploy(
+    tiny_view: StackView,
+    server_env: ServerEnvironment,
+    sandbox: Sandbox,
+    tiny_request: bytes,
+    tmp_path: Path,
+) -> Deploy:
+    """Returns a server, not yet started, of the tiny stack with code before a model's own."""
+
+    def make(code: str, *, start_timeout_s: float = 60, **section: float) -> Deployment:
+        root = tmp_path / "hostile"
+        shutil.copytree(tiny_view.root, root)
+        (root / MODEL).write_text(f"{code}\n{(root / MODEL).read_text()}")
+        limits = {"sandbox": SandboxSection.model_validate(section)}
+        return Deployment(
+            replace(tiny_view, root=root, manifest=tiny_view.manifest.model_copy(update=limits)),
+            server_env,
+            sandbox=sandbox,
+            cpus=None,
+            log_dir=tmp_path / "log",
+            start_timeout_s=start_timeout_s,
+            probe=tiny_request,
+        )
+
+    return make
+
+
+def watch(deployment: Deployment, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        deployment.alive()
+        time.sleep(0.05)
+
+
+@contextmanager
+def nothing_left(deployment: Deployment) -> Iterator[None]:
+    """The server's control groups, taken note of as they are made, are gone afterwards."""
+    plan, seen = deployment._plan, []
+
+    def noted(folder, **options):
+        made = plan(folder, **options)
+        seen.extend(deployment._group.places)
+        return made
+
+    deployment._plan = noted
+    yield
+    assert seen
+    assert not any(place.exists() for place in seen)
+
+
+def test_a_model_sees_its_stack_and_nothing_that_judges_it(deploy: Deploy) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        port = ours.getsockname()[1]
+        code = f"""
+import json, os, socket, sys
+from pathlib import Path
+
+def attempt(call):
+    try:
+        return repr(call())
+    except OSError as error:
+        return error.strerror
+
+ROOT = Path(__file__).parents[3]
+seen = {{
+    "root": sorted(p.name for p in ROOT.iterdir()),
+    "traffic": sorted(p.name for p in (ROOT / "traffic").iterdir()),
+    "github": sorted(p.name for p in (ROOT / ".github").iterdir()),
+    "git": attempt((ROOT / ".git").read_bytes),
+    "write": attempt(lambda: Path(__file__).write_text("")),
+    "network": attempt(lambda: socket.create_connection(("127.0.0.1", {port}), 1)),
+    "passwords": attempt(Path("/etc/shadow").read_bytes),
+    "processes": sorted(int(p.name) for p in Path("/proc").iterdir() if p.name.isdecimal())[0],
+    "home": os.environ["HOME"],
+}}
+print("SEEN", json.dumps(seen), file=sys.stderr, flush=True)
+"""
+        with deploy(code) as deployment:
+            deployment.alive()
+            text = deployment.log.read_text()
+
+    line = next(line for line in text.splitlines() if line.startswith("SEEN "))
+    assert json.loads(line.removeprefix("SEEN ")) == {
+        "root": [".git", ".github", ".gitignore", "models", "traffic"],
+        "traffic": [],
+        "github": [],
+        "git": "Permission denied",
+        "write": "Read-only file system",
+        "network": "Connection refused",
+        "passwords": "No such file or directory",
+        "processes": 1,
+        "home": str(SHUT_IN),
+    }
+
+
+def test_a_full_disk_is_the_models_own(deploy: Deploy, tmp_path: Path) -> None:
+    code = """
+import os, sys
+written = 0
+for folder in (os.environ["HOME"], "/dev/shm"):
+    try:
+        with open(f"{folder}/filler", "wb", buffering=0) as filler:
+            while written < 4 << 30:
+                written += filler.write(bytes(1 << 20))
+    except OSError as error:
+        print("ENDED", folder, error.strerror, file=sys.stderr, flush=True)
+    os.unlink(f"{folder}/filler")
+"""
+    with deploy(code) as deployment:
+        deployment.alive()
+        text = deployment.log.read_text()
+
+    assert {line for line in text.splitlines() if line.startswith("ENDED")} == {
+        "ENDED /tmp No space left on device",
+        "ENDED /dev/shm No space left on device",
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", "a model's process ended while it loaded"),
+        ("import os; os._exit(0)", "a model's process ended while it loaded"),
+        ("import os; os.kill(os.getppid(), 9)", "ended while it started"),
+        ("import os; os.kill(1, 9); os.kill(-1, 9)", "ended while it started"),
+    ],
+)
+def test_a_crash_at_the_start_is_a_server_that_does_not_start(
+    deploy: Deploy, code: str, message: str
+) -> None:
+    deployment = deploy(code, start_timeout_s=30)
+
+    with nothing_left(deployment), pytest.raises(ToolFailed, match=message) as caught:
+        deployment.start()
+
+    assert not isinstance(caught.value, LimitReached)
+
+
+@pytest.mark.parametrize(
+    ("code", "section", "reason"),
+    [
+        ("import time; time.sleep(600)", {}, Ending.TIME_LIMIT),
+        (
+            "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
+            {"processes": 64},
+            Ending.PROCESS_LIMIT,
+        ),
+        (
+            "hog = [bytearray(1 << 24) for _ in range(200)]",
+            {"memory_gib": 0.5},
+            Ending.MEMORY_LIMIT,
+        ),
+        (
+            "import sys\nwhile True:\n    sys.stderr.write('x' * 10**6 + chr(10))",
+            {},
+            Ending.OUTPUT_LIMIT,
+        ),
+    ],
+    ids=lambda value: value.value if isinstance(value, Ending) else "",
+)
+def test_a_limit_that_ends_a_start_is_named(
+    deploy: Deploy, code: str, section: dict[str, float], reason: Ending
+) -> None:
+    deployment = deploy(code, start_timeout_s=6, **section)
+
+    with nothing_left(deployment), pytest.raises(LimitReached) as caught:
+        deployment.start()
+
+    assert caught.value.reason is reason
+
+
+def test_a_flooded_log_is_cut_and_the_server_goes_on_serving(
+    deploy: Deploy, tiny_request: bytes
+) -> None:
+    code = "import sys\nfor _ in range(150):\n    sys.stderr.write('x' * 10**6 + chr(10))"
+    with deploy(code) as deployment:
+        deployment.alive()
+        assert deployment.client.infer(tiny_request)
+        size = deployment.log.stat().st_size
+        with deployment.log.open("rb") as log:
+            log.seek(64 << 20)
+            end = log.read()
+
+    assert (64 << 20) < size < (65 << 20)
+    assert end == LOG_NOTE % (64 << 20)
+
+
+def test_a_limit_reached_under_load_is_named_afterwards(
+    deploy: Deploy, tiny_request: bytes
+) -> None:
+    code = """
+import threading, time
+def later():
+    time.sleep(3)
+    hog = [bytearray(1 << 24) for _ in range(200)]
+threading.Thread(target=later, daemon=True).start()
+"""
+    with deploy(code, memory_gib=0.5) as deployment:
+        deployment.alive()
+        with pytest.raises(LimitReached) as caught:
+            watch(deployment)
+
+    assert caught.value.reason is Ending.MEMORY_LIMIT
+
+
+def test_a_model_that_answers_in_the_servers_place_is_noticed(deploy: Deploy) -> None:
+    code = """
+import os, socket, threading, time
+def replace():
+    while not os.path.exists("/tmp/8001"):
+        time.sleep(0.01)
+    time.sleep(3)
+    os.unlink("/tmp/8001")
+    own = socket.socket(socket.AF_UNIX)
+    own.bind("/tmp/8001")
+    own.listen()
+    time.sleep(600)
+threading.Thread(target=replace, daemon=True).start()
+"""
+    with deploy(code) as deployment:
+        deployment.alive()
+        with pytest.raises(ToolFailed, match="listens on the model server's socket"):
+            watch(deployment)

@@ -1,0 +1,126 @@
+"""Changed content, specs, settings of the maker: pure parts of the callable target."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from layers.callables import probes
+from layers.callables.codec import Leaf
+from layers.callables.maker import Settings
+from layers.callables.spec import Spec
+from layers.errors import InvalidInput
+
+
+def _leaf(array: np.ndarray) -> Leaf:
+    return Leaf("ndarray", array.dtype.str, array)
+
+
+X = np.random.default_rng(1).standard_normal((8, 16), dtype=np.float32)
+
+
+def _contents(inputs: dict[str, np.ndarray], state=(), refused=()) -> dict[str, dict[str, Leaf]]:
+    leaves = {name: _leaf(array) for name, array in inputs.items()}
+    rng = np.random.default_rng(0)
+    return {c.name: dict(c.inputs) for c in probes.contents(leaves, state, refused, rng)}
+
+
+def test_every_kind_of_content_changes_floats_alone() -> None:
+    ids = np.arange(8)
+    found = _contents({"x": X, "ids": ids})
+    assert set(found) == {"large", "nan", "inf", "one-hot", "constant", "sparse", "zero"}
+    assert all(inputs["ids"].array is ids for inputs in found.values())
+    assert all(inputs["x"].array.dtype == np.float32 for inputs in found.values())
+
+
+def test_contents_are_what_their_names_say() -> None:
+    found = {name: inputs["x"].array for name, inputs in _contents({"x": X}).items()}
+    assert np.isnan(found["nan"]).sum() == 3
+    assert np.isinf(found["inf"]).sum() == 3
+    assert (found["one-hot"].sum(axis=1) == 1).all()
+    assert np.unique(found["constant"]).size == 1
+    assert np.abs(found["large"]).max() == pytest.approx(256)
+    assert not found["zero"].any()
+    assert 0.8 < (found["sparse"] == 0).mean() < 1
+
+
+def test_state_has_probes_of_its_own_and_refused_kinds_are_left_out() -> None:
+    found = _contents({"x": X, "w": X + 1}, state=("w",), refused=("nan", "inf", "zero"))
+    assert "large in the state" in found
+    assert not [name for name in found if name.startswith(("nan", "inf", "zero"))]
+    assert (found["large in the state"]["x"].array == X).all()
+
+
+def test_sorted_edges_keep_their_order() -> None:
+    assert _contents({"edges": np.linspace(0, 1, 9)}) == {}
+
+
+def test_bfloat16_is_rounded_to_its_bits() -> None:
+    leaf = Leaf("torch", "bfloat16", np.zeros(3, dtype="<u2"))
+    there = probes.with_floats(leaf, np.array([1.0, np.nan, 1 + 2**-9]))
+    assert there.array.tolist() == [0x3F80, 0x7FC0, 0x3F80]
+    assert probes.floats(there)[0] == 1.0
+
+
+def test_the_referee_gets_the_same_values_in_float64() -> None:
+    there = probes.upcast({"x": _leaf(X), "n": _leaf(np.arange(3))})
+    assert (there["x"].dtype, there["n"].dtype) == ("<f8", "<i8")
+    assert (there["x"].array == X.astype(np.float64)).all()
+
+
+def test_rows_are_permuted_together_and_not_where_order_means_something() -> None:
+    rng = np.random.default_rng(0)
+    ids = rng.permutation(8)
+    moved = probes.permuted({"x": _leaf(X), "ids": _leaf(ids)}, (), 8, rng)
+    assert moved is not None
+    order = [ids.tolist().index(i) for i in moved["ids"].array.tolist()]
+    assert (moved["x"].array == X[order]).all()
+    assert probes.permuted({"x": _leaf(X), "offsets": _leaf(np.arange(8))}, (), 8, rng) is None
+    assert probes.permuted({"x": _leaf(X), "flat": _leaf(np.zeros(5))}, (), 8, rng) is None
+
+
+def test_one_changed_element_lies_outside_any_prefix() -> None:
+    rng = np.random.default_rng(0)
+    changed = probes.one_element({"x": _leaf(X)}, "x", rng)["x"].array
+    places = np.flatnonzero(changed.ravel() != X.ravel())
+    assert len(places) == 1
+    assert places[0] >= X.size // 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "m", "m:", ":f", "m:f-g", "../m:f", "m/n:f", "missing.py:f", "m.py", "m.py:1", "\0.py:f"],
+)
+def test_a_spec_of_another_form_is_invalid_input(text: str, tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("")
+    with pytest.raises(InvalidInput):
+        Spec.parse(text, tmp_path, "--candidate")
+
+
+def test_a_spec_names_a_module_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("")
+    file, module = (Spec.parse(t, tmp_path, "--inputs") for t in ("m.py:f", "p.m:C"))
+    assert (file.file, file.module, file.function) == ((tmp_path / "m.py").resolve(), None, "f")
+    assert (module.file, module.module, module.folder) == (None, "p.m", tmp_path.resolve())
+
+
+def test_settings_have_defaults() -> None:
+    assert Settings.of({}) == Settings(256, (), None, frozenset())
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"batch": 0},
+        {"batch": True},
+        {"batch": "many"},
+        {"state": [1]},
+        {"state": {"w": 1}},
+        {"batches": [0]},
+        {"probes": {"unknown": False}},
+        {"probes": ["nan"]},
+    ],
+)
+def test_settings_that_make_no_sense_are_invalid_input(attributes: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        Settings.of(attributes)

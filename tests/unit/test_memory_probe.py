@@ -1,0 +1,67 @@
+"""First against repeated requests: a memo is seen, caches of the processor are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from layers.evidence import GateResult
+from layers.memory_probe import REPEATS, REQUESTS, Timings, gate
+
+
+def timings(
+    baseline: float, candidate: float, noise: float, seed: int = 1, requests: int = REQUESTS
+) -> Timings:
+    """Return times with a repeat effect of each arm (a factor) and log-normal noise."""
+    rng = np.random.default_rng(seed)
+    made = Timings()
+    for _ in range(requests):
+        size_s = 0.05 * rng.lognormal(0, 0.5)
+        rows = {}
+        for arm, effect in (("baseline", baseline), ("candidate", candidate)):
+            times = size_s * rng.lognormal(0, noise, 1 + REPEATS)
+            rows[arm] = [times[0], *(times[1:] / effect)]
+        made.add(rows)
+    return made
+
+
+def judged(made: Timings) -> tuple[str, str, str]:
+    found = gate(made)
+    return found.name, found.result.value, found.reason
+
+
+@pytest.mark.parametrize("effect", [2.0, 5.0, 50.0])
+def test_a_memo_of_whole_requests_is_seen(effect):
+    assert judged(timings(1.05, effect, 0.1)) == ("memory", "fail", "answers_from_memory")
+
+
+def test_an_honest_candidate_is_hardly_ever_accused():
+    accused = sum(
+        gate(timings(1.1, 1.1, noise, seed)).result is GateResult.FAIL
+        for noise in (0.02, 0.1, 0.4)
+        for seed in range(400)
+    )
+    assert accused == 0
+
+
+def test_a_memo_that_the_baseline_has_too_is_no_finding():
+    assert judged(timings(5.0, 5.0, 0.1)) == ("memory", "pass", "no_memory_seen")
+
+
+def test_without_new_requests_nothing_is_claimed():
+    assert judged(Timings()) == ("memory", "pass", "memory_not_probed")
+    assert judged(timings(1, 9, 0.1, requests=1)) == ("memory", "pass", "memory_not_probed")
+
+
+def test_a_memo_is_seen_through_a_few_requests_that_were_held_up():
+    made = timings(1.0, 5.0, 0.1)
+    made.taken_s["baseline"][3][0] *= 3  # as if the baseline's memo were hit there
+    made.taken_s["candidate"][7][1] *= 12
+    assert judged(made)[2] == "answers_from_memory"
+
+
+def test_the_detail_tells_both_effects():
+    assert gate(timings(1.0, 4.0, 1e-9)).detail == (
+        "repeats are 4.00 times as fast as firsts, the baseline's 1.00 times "
+        "(medians of 12 requests; p = 0.00024)"
+    )

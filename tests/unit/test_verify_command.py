@@ -1,0 +1,240 @@
+"""Evidence measured again: what is refused before measuring, and what the comparison answers."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from bot import cli
+from bot.render import judge_terminal, judgement
+from layers import reverify
+from layers.errors import InvalidInput
+from layers.evidence import Gate, GateResult, JudgeReport, Verdict, VerifyReport
+from layers.judge import JudgeOptions
+from tests.golden_files import assert_golden
+from tests.render_fixture import ENVIRONMENT, evidence
+from tests.unit.test_judge_rendering import accepted, rejected, shown
+
+PATCH = b"diff --git a/x b/x\n"
+
+
+def folder_of(root: Path, **changes: object) -> Path:
+    """Write evidence whose JSON differs at `a__b` paths; a value of None removes the key."""
+    document = evidence().model_dump(mode="json", by_alias=True)
+    document["iteration"]["patch_sha256"] = hashlib.sha256(PATCH).hexdigest()
+    for place, value in changes.items():
+        *parents, last = place.split("__")
+        target = document
+        for name in parents:
+            target = target[int(name) if name.isdigit() else name]
+        if value is None:
+            del target[last]
+        else:
+            target[last] = value
+    (root / "evidence.json").write_text(json.dumps(document))
+    (root / "patch.diff").write_bytes(PATCH)
+    return root
+
+
+def test_evidence_is_read_from_its_folder_or_its_file(tmp_path):
+    folder = folder_of(tmp_path)
+    by_folder, by_file = reverify.load(folder), reverify.load(folder / "evidence.json")
+    assert by_folder == by_file
+    assert by_folder.patch == PATCH
+    assert by_folder.base_commit == evidence().stack.commit
+    assert by_folder.end_to_end == evidence().iteration.end_to_end
+
+
+TAMPERED = {
+    "another schema": ({"schema": "fvec.evidence/2"}, "schema"),
+    "an unknown field": ({"iteration__bonus": 1}, "iteration.bonus"),
+    "a larger gain": (
+        {"iteration__end_to_end__throughput_ratio": 1.6, "iteration__end_to_end__ci": [1.5, 1.7]},
+        "the throughput ratio is printed as 1.6, and its pairs give 1.42212",
+    ),
+    "a larger CPU gain": (
+        {"iteration__end_to_end__cpu_ratio": 2.0, "iteration__end_to_end__cpu_ci": [1.9, 2.1]},
+        "the CPU ratio is printed as 2, and its pairs give 1.43417",
+    ),
+    "an interval elsewhere": (
+        {"iteration__end_to_end__ci": [1.5, 1.6]},
+        "the interval of the throughput ratio does not hold the ratio",
+    ),
+    "a pair that its blocks do not show": (
+        {"blocks__16__rate": 50.0},
+        "the fresh pair 3.1 says 1.42968, its blocks ",
+    ),
+    "pairs without blocks": ({"blocks": []}, "the blocks of the fresh pair 3.1 are not there"),
+    "fewer pairs": ({"iteration__end_to_end__pairs": 8}, "of 8 fresh pairs, and 4 are there"),
+    "a failed gate": (
+        {"iteration__gates__1__result": "fail"},
+        "it is accepted, and the gate outputs did not pass",
+    ),
+    "no claim": (
+        {"iteration__verdict": "rejected"},
+        "it claims no gain: its verdict is rejected (gain_above_noise)",
+    ),
+    "an option for a commit": (
+        {"iteration__base_commit": "--upload-pack=x"},
+        "'--upload-pack=x' is not the name of a commit",
+    ),
+    "a number that is none": ({"iteration__end_to_end__cpu_ratio": "fast"}, "cpu_ratio"),
+}
+
+
+@pytest.mark.parametrize("kind", TAMPERED)
+def test_evidence_that_contradicts_itself_is_refused_with_what_is_wrong(tmp_path, kind):
+    changes, said = TAMPERED[kind]
+    with pytest.raises(InvalidInput) as caught:
+        reverify.load(folder_of(tmp_path, **changes))
+    assert said in caught.value.message
+    assert caught.value.at is not None
+    assert caught.value.at.path == tmp_path / "evidence.json"
+    assert caught.value.hint
+
+
+def test_another_patch_than_the_evidence_s_is_refused(tmp_path):
+    (folder_of(tmp_path) / "patch.diff").write_bytes(PATCH + b"more")
+    with pytest.raises(InvalidInput, match=r"patch\.diff is not the patch"):
+        reverify.load(tmp_path)
+
+
+def test_files_that_are_not_there_are_named(tmp_path):
+    with pytest.raises(InvalidInput, match=r"evidence\.json: cannot be read: No such file"):
+        reverify.load(tmp_path)
+    (folder_of(tmp_path) / "patch.diff").unlink()
+    with pytest.raises(InvalidInput, match=r"patch\.diff: cannot be read: No such file"):
+        reverify.load(tmp_path)
+
+
+def test_a_stack_without_the_base_commit_is_refused(tmp_path, tiny_repo):
+    base = evidence().stack.commit
+    with pytest.raises(InvalidInput) as caught:
+        reverify.verify_evidence(
+            folder_of(tmp_path), tiny_repo, JudgeOptions(out=tmp_path / "out"), cli
+        )
+    assert caught.value.message == (
+        f"the evidence is about commit {base[:12]}, which {tiny_repo} does not have"
+    )
+    assert "--stack" in (caught.value.hint or "")
+
+
+def compared(tmp_path: Path, judged: JudgeReport) -> VerifyReport:
+    return reverify.compare(reverify.load(folder_of(tmp_path)), judged)
+
+
+def again(ratio: float) -> JudgeReport:
+    """A new judgement that accepted, with another gain."""
+    end = accepted().end_to_end
+    assert end is not None
+    moved = {"throughput_ratio": ratio, "ci": (ratio * 0.98, ratio * 1.02)}
+    return accepted().model_copy(update={"end_to_end": end.model_copy(update=moved)})
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict", "reason"),
+    [
+        (1.42, Verdict.ACCEPTED, "reproduced"),
+        (1.40, Verdict.ACCEPTED, "reproduced"),
+        (1.90, Verdict.ACCEPTED, "reproduced"),
+        (1.20, Verdict.REJECTED, "gain_differs"),
+    ],
+)
+def test_only_a_surely_lower_gain_demotes(tmp_path, ratio, verdict, reason):
+    report = compared(tmp_path, again(ratio))
+    assert (report.verdict, report.reason) == (verdict, reason)
+    assert report.difference == pytest.approx(ratio / 1.4221159534943555)
+    assert report.recorded == evidence().iteration.end_to_end
+
+
+def test_a_higher_gain_is_noted_and_does_not_promote(tmp_path):
+    assert compared(tmp_path, again(1.9)).detail == (
+        "the gain is higher than recorded; the recorded one stays the claim"
+    )
+
+
+def test_a_gate_that_fails_now_rejects_with_its_reason(tmp_path):
+    report = compared(tmp_path, rejected())
+    assert (report.verdict, report.reason) == (Verdict.REJECTED, "gate_fails_now")
+    assert report.detail == f"outputs_differ: {rejected().detail}"
+    assert (report.again, report.difference) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "half", "verdict", "reason"),
+    [
+        (1.00, 0.01, Verdict.REJECTED, "gain_differs"),
+        (1.30, 0.30, Verdict.INCONCLUSIVE, "gain_not_confirmed"),
+    ],
+)
+def test_a_gain_that_is_not_shown_again_rejects_only_where_it_is_surely_lower(
+    tmp_path, estimate, half, verdict, reason
+):
+    look = accepted().looks[-1].model_copy(
+        update={"estimate": estimate, "ci": (estimate - half, estimate + half)}
+    )  # fmt: skip
+    gate = Gate(name="gain", result=GateResult.FAIL, reason="below_noise_floor", detail="noise")
+    judged = accepted().model_copy(
+        update={
+            "verdict": Verdict.REJECTED,
+            "reason": "below_noise_floor",
+            "detail": "noise",
+            "end_to_end": None,
+            "looks": [look],
+            "gates": [gate],
+        }
+    )
+    report = compared(tmp_path, judged)
+    assert (report.verdict, report.reason) == (verdict, reason)
+    assert report.detail == "below_noise_floor: noise"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.INCONCLUSIVE, Verdict.FAILED])
+def test_what_the_new_judgement_could_not_decide_is_not_decided(tmp_path, verdict):
+    judged = rejected().model_copy(update={"verdict": verdict, "reason": "machine_too_noisy"})
+    report = compared(tmp_path, judged)
+    assert (report.verdict, report.reason) == (verdict, "machine_too_noisy")
+
+
+def test_another_machine_is_told():
+    packages = {**ENVIRONMENT.packages, "numpy": "2.0.0", "torch": "2.9.1+cpu"}
+    other = ENVIRONMENT.model_copy(update={"cpu": "Another CPU", "cores": 64, "packages": packages})
+    assert reverify.machine_warnings(ENVIRONMENT, ENVIRONMENT) == []
+    assert reverify.machine_warnings(ENVIRONMENT, other) == [
+        f"cpu differs: recorded {ENVIRONMENT.cpu}, here Another CPU",
+        f"cores differs: recorded {ENVIRONMENT.cores}, here 64",
+        "packages differ, recorded to here: numpy 1.26.4 to 2.0.0",
+    ]
+
+
+def verified(ratio: float = 1.40) -> VerifyReport:
+    recorded = reverify.Recorded(
+        evidence(), PATCH, evidence().stack.commit, evidence().iteration.end_to_end
+    )
+    return reverify.compare(recorded, again(ratio))
+
+
+def test_a_verification_reads_as_expected():
+    assert_golden("verify.md", judgement.verified_body(verified()))
+    assert_golden("verify.txt", shown(judge_terminal.verify(verified(), {})))
+
+
+@pytest.mark.parametrize(("ratio", "code"), [(1.40, 0), (1.20, 1)])
+def test_the_command_answers_by_its_exit_code(tmp_path, monkeypatch, capsys, ratio, code):
+    module = ModuleType("layers.reverify")
+    seen = []
+
+    def verify_evidence(path, stack, options, events):
+        seen.append((path, stack, options.seed))
+        return verified(ratio)
+
+    module.verify_evidence = verify_evidence
+    monkeypatch.setitem(sys.modules, "layers.reverify", module)
+    argv = ["verify", "forge/pulls/1", "--stack", "s", "--seed", "9", "--out", str(tmp_path)]
+    assert cli.main([*argv, "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["schema"] == "fvec.verify/1"
+    assert seen == [(Path("forge/pulls/1"), Path("s"), 9)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["verify.json", "verify.md"]
