@@ -12,11 +12,13 @@ import argparse
 import ast
 import hashlib
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +27,8 @@ from bot.progress import Lines
 from layers.errors import FvecError, ToolFailed
 from layers.evidence import Verdict
 from layers.git import git
-from layers.judge import PLAN, JudgeOptions, judge_patch
-from layers.measure.recordings import Recording, line, read, recording
+from layers.judge import PLAN, JudgeOptions, Judging, judging
+from layers.measure.recordings import RecordedLaunch, Recording, line, read, recording
 from layers.triton.pbtxt.document import parse
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +36,7 @@ EXAMPLE = ROOT / "examples" / "ads-serving"
 OUT = ROOT / "tests" / "data" / "recorded" / "ads_noop.jsonl"
 WORK = ROOT / ".fvec" / "recorded"
 PATCHES = 60
+PER_SESSION = 10  # as many candidates as a run may try after one calibration
 SEED = 60
 STAMP = "2026-01-01T00:00:00Z"  # of the copy's commit: the same commit on every machine
 SUBJECTS = ("models/*/1/*.py", "models/*/config.pbtxt")
@@ -196,22 +199,59 @@ def main(argv: Sequence[str]) -> int:
 def _record(out: Path, work: Path, count: int) -> None:
     root = checkout(work)
     patches = [(patch, patch.diff(root)) for patch in no_ops(root, count, SEED)]
-
-    def judge(number: int, patch: NoOp, diff: bytes) -> Recording:
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        chosen = JudgeOptions(work / "out", seed=number, name=f"no-op {number}")
-        report = judge_patch(root, chosen, diff, None, Lines(sys.stderr))
-        return recording(report, patch.what, candidates=PLAN.candidates, recorded_at=at)
-
-    for found in record(patches, out, judge):
-        looks = f"{len(found.looks)} looks, " if found.looks else ""
-        sys.stdout.write(
-            f"{found.patch}: {found.verdict} ({found.reason}), {looks}{found.wall_s:.0f} s\n"
-        )
-        sys.stdout.flush()
+    while True:
+        started = len(resumed(out))
+        if started >= count or not _session(root, patches, out, work):
+            break
     every = resumed(out)
     accepted = sum(found.verdict is Verdict.ACCEPTED for found in every)
     sys.stdout.write(f"{len(every)} of {count} recorded, {accepted} accepted\n")
+
+
+def _session(root: Path, patches: Sequence[tuple[NoOp, bytes]], out: Path, work: Path) -> int:
+    """Judge up to `PER_SESSION` patches after one calibration; return how many were recorded."""
+    seed = secrets.randbits(31)
+    options, events = JudgeOptions(work / "out", seed=seed), Lines(sys.stderr)
+    recorded = 0
+    with judging(root, options, events) as opened:
+        session = Session(opened, f"{seed:08x}")
+        for found in islice(record(patches, out, session.judge), PER_SESSION):
+            looks = f"{len(found.looks)} looks, " if found.looks else ""
+            sys.stdout.write(
+                f"{found.patch}: {found.verdict} ({found.reason}), {looks}{found.wall_s:.0f} s\n"
+            )
+            sys.stdout.flush()
+            recorded += found.verdict is not Verdict.FAILED
+    return recorded
+
+
+class Session:
+    """Judgements that share one calibration, whose A/A launches go with the first recorded."""
+
+    def __init__(self, opened: Judging, name: str) -> None:
+        """`name` is written beside every judgement."""
+        self._opened, self._name = opened, name
+        self._calibrated = False
+        self._noise: list[RecordedLaunch] = []  # measured, and with no judgement recorded yet
+
+    def judge(self, number: int, patch: NoOp, diff: bytes) -> Recording:
+        """Judge one patch."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        report = self._opened.judge(f"no-op {number}", diff, None)
+        first = report.noise is not None and not self._calibrated
+        self._calibrated |= first
+        found = recording(
+            report,
+            patch.what,
+            candidates=PLAN.candidates,
+            session=self._name,
+            calibrated=first,
+            recorded_at=at,
+        )
+        launches = [*self._noise, *found.launches]
+        failed = found.verdict is Verdict.FAILED
+        self._noise = [x for x in launches if x.kind == "noise"] if failed else []
+        return found.model_copy(update={"launches": launches})
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from layers import git, patches
@@ -74,17 +74,51 @@ def judge_patch(
     rejected before anything runs. Raises InvalidInput (also for a patch that is malformed or does
     not apply), Missing or ToolFailed; the checkout and its branches are then as they were.
     """
-    started = time.monotonic()
-    given = patches.read(patch, Path(options.name))
+    patches.read(patch, Path(options.name))  # what is malformed starts nothing
+    with judging(path, options, events) as judge:
+        return judge.judge(options.name, patch, change_class)
+
+
+@contextmanager
+def judging(path: Path, options: JudgeOptions, events: Events) -> Iterator[Judging]:
+    """Open the checkout at `path` for the judgement of several patches; see `judge_patch`."""
     blocks: list[Block] = []
     with open_session(path, _run_options(options), events, blocks.append, afresh=True) as session:
-        judgement = _Judgement(session, options, given, change_class, blocks)
+        yield Judging(session, options, blocks)
+
+
+class Judging:
+    """Judges patches on one stack, which is calibrated once: before the first that needs it."""
+
+    def __init__(self, session: Session, options: JudgeOptions, blocks: list[Block]) -> None:
+        """`blocks` receives every block that the session measures."""
+        self._session, self._options, self._blocks = session, options, blocks
+        self._calibration: Calibration | None = None
+        self._measured = 0
+
+    def judge(self, name: str, patch: bytes, change_class: ChangeClass | None) -> JudgeReport:
+        """Judge one patch; see `judge_patch`. The report's blocks are those measured for it."""
+        started = time.monotonic()
+        self._blocks.clear()
+        given = patches.read(patch, Path(name))
+        options = replace(self._options, name=name)
+        judgement = _Judgement(self._session, options, given, change_class, self._blocks)
         # What names protected files is a verdict even where git would refuse to apply it.
-        refused = touched(given.paths, protected_files(session.stack.manifest))
+        protected = protected_files(self._session.stack.manifest)
+        refused = touched(given.paths, protected)
         if refused is not None:
             return judgement.refused(refused, started)
-        with _candidate(session, given, judgement.class_of(given.paths)) as (candidate, applied):
-            return judgement.judged(candidate, applied, started)
+        class_ = judgement.class_of(given.paths)
+        with _candidate(self._session, given, class_) as (candidate, applied):
+            gate = touched(applied.files, protected) or paths_gate(candidate, protected)
+            if gate.result is not GateResult.PASS:
+                return judgement.refused(gate, started)
+            try:
+                self._calibration = self._calibration or calibrate(self._session)
+            except Inconclusive as error:
+                return judgement.too_noisy(applied, error, started)
+            self._measured += 1
+            return judgement.judged(candidate, self._calibration, self._measured, started)
 
 
 @dataclass(frozen=True)
@@ -115,26 +149,24 @@ class _Judgement:
             gates=[gate],
         )
 
-    def judged(self, candidate: Candidate, applied: Applied, started: float) -> JudgeReport:
-        """Calibrate and have the candidate judged, unless its paths decide already."""
-        protected = protected_files(self.session.stack.manifest)
-        gate = touched(applied.files, protected) or paths_gate(candidate, protected)
-        if gate.result is not GateResult.PASS:
-            return self.refused(gate, started)
-        try:
-            calibration = calibrate(self.session)
-        except Inconclusive as error:
-            return self._report(
-                applied.files,
-                started,
-                verdict=Verdict.INCONCLUSIVE,
-                reason="machine_too_noisy",
-                detail=error.message,
-            )
+    def too_noisy(self, applied: Applied, error: Inconclusive, started: float) -> JudgeReport:
+        """Return the report of a patch on a machine that could not be calibrated."""
+        return self._report(
+            applied.files,
+            started,
+            verdict=Verdict.INCONCLUSIVE,
+            reason="machine_too_noisy",
+            detail=error.message,
+        )
+
+    def judged(
+        self, candidate: Candidate, calibration: Calibration, n: int, started: float
+    ) -> JudgeReport:
+        """Have the candidate judged against the calibrated stack; it is the session's `n`th."""
         verifier = verifier_of(calibration, PLAN, _unseen)
         # Both layers leave the local gain to the CPU of the changed model's process.
         layer = LAYERS[candidate.hypothesis.layer]
-        iteration = verifier.verify(candidate, layer, calibration.session.view, 1)
+        iteration = verifier.verify(candidate, layer, calibration.session.view, n)
         return self._measured(iteration, calibration, started)
 
     def _measured(

@@ -68,7 +68,12 @@ def _check_alike(recorded: Recorded) -> None:
     """Refuse to compare arms that did not answer the same load, segment by segment."""
     loads = {
         arm: [
-            (result.request_set, block.requests, result.records["scheduled_s"].tolist())
+            (
+                result.request_set,
+                block.requests,
+                block.offered,
+                result.records["scheduled_s"].tolist(),
+            )
             for block, result in zip(recorded.blocks[arm], recorded.results[arm], strict=True)
         ]
         for arm in ARMS

@@ -28,6 +28,7 @@ FRAME_ROOM = 1 << 22  # bytes that an answer may have beyond eight times the ref
 LEAST_LIMIT_S, LIMIT_FACTOR = 10.0, 20.0  # of a candidate's call, in calls of the reference
 REPEATS = 4  # fresh draws of the timed size, and as many again for a metric
 METRIC_DRAWS = 12
+POOLED_DRAWS, POOLED_BYTES = 64, 1 << 26  # of draws whose most unusual rows are tried together
 ELEMENTS = 4  # inputs of which single elements are changed
 SLOW_CALL_S = 0.5  # larger batches are left out where the reference takes longer
 IDLE_S, IDLE_SHARE = 2e-3, 0.05  # CPU that a process may use outside its calls
@@ -364,6 +365,18 @@ class Cases:
         for name in probes.changeable(inputs)[:ELEMENTS]:
             inputs = dict(probes.one_element(inputs, name, rng))
             yield Case(f"one element of {name} changed", inputs, how="refill")
+
+    def unusual(self) -> Iterator[Case]:
+        """Yield a batch of the most unusual rows of many draws, where rows are independent."""
+        settings, draws = self._settings, [self.drawn()]
+        size = sum(leaf.array.nbytes for leaf in draws[0].values())
+        count = min(POOLED_DRAWS, max(2, POOLED_BYTES // max(size, 1)))
+        if probes.unusual_rows(draws * 2, settings.state, settings.batch, self._rng) is None:
+            return
+        draws += [self.drawn() for _ in range(count - 1)]
+        found = probes.unusual_rows(draws, settings.state, settings.batch, self._rng)
+        if found is not None:
+            yield Case(f"the most unusual rows of {count} draws", dict(found))
 
     def sizes(self, call_s: float) -> Iterator[Case]:
         """Yield other batch sizes: those that the maker lists, or one, odd, prime, near and larger ones."""

@@ -201,6 +201,7 @@ class _Judgement:
         try:
             station.run(cases.fresh(draws))
             station.run(cases.objects())
+            station.run(cases.unusual())
             station.run(cases.sizes(float(np.median(station.calls.reference_s))))
             station.settle()
             station.run(cases.contents())

@@ -75,6 +75,7 @@ class Recording(_Line):
 
     schema_: Literal["fvec.launches/1"] = Field(default="fvec.launches/1", alias="schema")
     patch: str  # what it does, for people
+    session: str  # one calibration serves its patches; the first has the A/A launches
     patch_sha256: str
     seed: int
     change_class: ChangeClass = Field(strict=False)
@@ -95,14 +96,32 @@ class Recording(_Line):
         return [launch.log_ratios() for launch in self.launches if launch.kind == kind]
 
 
-def recording(report: JudgeReport, patch: str, *, candidates: int, recorded_at: str) -> Recording:
+def noise_of(recordings: Iterable[Recording]) -> dict[str, list[list[float]]]:
+    """Return the A/A launches of every session, as `stats.noise_floor` takes them."""
+    found: dict[str, list[list[float]]] = {}
+    for one in recordings:
+        found.setdefault(one.session, []).extend(one.of_kind("noise"))
+    return found
+
+
+def recording(
+    report: JudgeReport,
+    patch: str,
+    *,
+    candidates: int,
+    session: str,
+    calibrated: bool,
+    recorded_at: str,
+) -> Recording:
     """Return a judgement as a recording; `patch` says what was changed.
 
+    `calibrated`: the blocks begin with the A/A launches of its session, which later patches share.
     Raises ValueError where the blocks of the report are not those of its pairs.
     """
     environment = report.environment
     return Recording(
         patch=patch,
+        session=session,
         patch_sha256=report.patch_sha256 or "",
         seed=report.seed,
         change_class=report.change_class,
@@ -114,7 +133,7 @@ def recording(report: JudgeReport, patch: str, *, candidates: int, recorded_at: 
             RecordedLook(k=x.k, estimate=x.estimate, decision=x.decision, reason=x.reason)
             for x in report.looks
         ],
-        launches=_launches(report),
+        launches=_launches(report, calibrated=calibrated),
         machine=f"{environment.cpu}, {environment.cores} cores",
         versions={"server": environment.server, "python": environment.python},
         commit=report.stack.commit if report.stack else "",
@@ -123,7 +142,7 @@ def recording(report: JudgeReport, patch: str, *, candidates: int, recorded_at: 
     )
 
 
-def _launches(report: JudgeReport) -> list[RecordedLaunch]:
+def _launches(report: JudgeReport, *, calibrated: bool) -> list[RecordedLaunch]:
     """Return the launches of a judgement: its blocks, in the order in which they ran.
 
     A/A launches come first and count from 1, as the candidate's own do after them.
@@ -131,7 +150,8 @@ def _launches(report: JudgeReport) -> list[RecordedLaunch]:
     work = [block for block in report.blocks if block.measure == "work" and block.launch >= 1]
     groups = [(number, list(group)) for number, group in groupby(work, key=lambda b: b.launch)]
     numbers = [number for number, _ in groups]
-    again = next((i for i in range(1, len(numbers)) if numbers[i] <= numbers[i - 1]), len(numbers))
+    restarts = (i for i in range(1, len(numbers)) if numbers[i] <= numbers[i - 1])
+    again = next(restarts, len(numbers)) if calibrated else 0
     began = next((b.started_at for b in work if b.started_at is not None), 0.0)
     judged = {(pair.launch, pair.pair): pair for pair in [*report.pairs, *report.confirm]}
     found: list[RecordedLaunch] = []

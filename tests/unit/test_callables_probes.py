@@ -124,3 +124,40 @@ def test_settings_have_defaults() -> None:
 def test_settings_that_make_no_sense_are_invalid_input(attributes: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
         Settings.of(attributes)
+
+
+def leaf(array) -> Leaf:
+    array = np.asarray(array)
+    return Leaf(
+        "objects" if array.dtype == object else "ndarray",
+        "O" if array.dtype == object else array.dtype.str,
+        array,
+    )
+
+
+def drawn(keys: list[bytes], numbers: list[int]) -> dict[str, Leaf]:
+    held = np.empty(len(keys), dtype=object)
+    held[:] = keys
+    return {"keys": leaf(held), "numbers": leaf(np.array(numbers, dtype=np.int64))}
+
+
+def test_the_rarest_rows_of_many_draws_come_together():
+    rng = np.random.default_rng(0)
+    draws = [
+        drawn([b"a%d" % i for i in range(16)], [int(n) for n in rng.permutation(16)])
+        for _ in range(20)
+    ]
+    draws[7]["keys"].array[3] = b"a b"
+    draws[11]["keys"].array[5] = b""
+    draws[13]["numbers"].array[9] = -(2**40)
+    found = probes.unusual_rows(draws, (), 16, rng)
+    assert found is not None
+    assert {b"a b", b""} < set(found["keys"].array.tolist())
+    at = found["numbers"].array.tolist().index(-(2**40))
+    assert found["keys"].array[at] == b"a9"  # rows stay together
+
+
+def test_rows_that_are_not_independent_are_not_pooled():
+    rng = np.random.default_rng(0)
+    draws = [drawn([b"x"] * 4, [1, 2, 3, 4]) for _ in range(4)]  # sorted: edges, offsets
+    assert probes.unusual_rows(draws, (), 4, rng) is None

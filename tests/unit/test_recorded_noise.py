@@ -7,16 +7,17 @@ import ast
 import hashlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.record_noise import append, checkout, no_ops, record, resumed
+from benchmarks.record_noise import Session, append, checkout, no_ops, record, resumed
 from layers.errors import InvalidInput
 from layers.evidence import Verdict
 from layers.git import git
 from layers.measure.boundaries import LookPlan
 from layers.measure.intervals import at_most
-from layers.measure.recordings import Recording, read
+from layers.measure.recordings import RecordedLaunch, Recording, noise_of, read
 from layers.measure.resample import pool_of, resample
 from layers.measure.stats import look, noise_floor
 
@@ -48,12 +49,13 @@ def test_no_recorded_no_op_was_accepted(recorded):
 
 
 def test_every_recorded_patch_is_judged_alike_again(recorded):
+    launches = noise_of(recorded)
     for found in recorded:
         if not found.looks:
             continue
-        noise = noise_floor(found.of_kind("noise"))
-        launches, plan = found.of_kind("candidate"), LookPlan(candidates=found.candidates)
-        again = [look(launches[: x.k], noise, plan) for x in found.looks]
+        noise = noise_floor(launches[found.session])
+        pairs, plan = found.of_kind("candidate"), LookPlan(candidates=found.candidates)
+        again = [look(pairs[: x.k], noise, plan) for x in found.looks]
         assert [(x.k, x.decision, x.reason) for x in again] == [
             (x.k, x.decision, x.reason) for x in found.looks
         ], found.patch
@@ -121,6 +123,7 @@ def test_the_copy_is_the_same_commit_everywhere_and_clean_after_a_kill(stack, tm
 def judgement(number, digest):
     return Recording(
         patch=f"patch {number}",
+        session="s",
         patch_sha256=digest,
         seed=number,
         change_class="exact",
@@ -176,6 +179,33 @@ def test_a_judgement_in_which_the_tool_broke_is_tried_again(stack, tmp_path):
     assert resumed(out) == []
     assert len(list(record(patches, out, judge(Verdict.REJECTED)))) == 2
     assert len(resumed(out)) == 2
+
+
+class Reports:
+    """A session of which every report has a verdict; the first has been calibrated for."""
+
+    def __init__(self, monkeypatch, *verdicts):
+        self.verdicts = list(verdicts)
+        monkeypatch.setattr("benchmarks.record_noise.recording", self.recording)
+
+    def judge(self, name, diff, change_class):
+        return SimpleNamespace(noise="measured", verdict=self.verdicts.pop(0))
+
+    def recording(self, report, patch, *, calibrated, session, **_):
+        noise = [RecordedLaunch(kind="noise", number=1, pairs=[])] if calibrated else []
+        own = RecordedLaunch(kind="candidate", number=1, pairs=[])
+        told = {"verdict": report.verdict, "session": session, "launches": [*noise, own]}
+        return judgement(1, "a").model_copy(update=told)
+
+
+def test_the_a_a_launches_go_with_the_first_judgement_that_is_recorded(monkeypatch):
+    reports = Reports(monkeypatch, Verdict.FAILED, Verdict.REJECTED, Verdict.REJECTED)
+    session = Session(reports, "s")
+    kinds = [
+        [launch.kind for launch in session.judge(n, SimpleNamespace(what="x"), b"").launches]
+        for n in range(3)
+    ]
+    assert kinds == [["noise", "candidate"], ["noise", "candidate"], ["candidate"]]
 
 
 def test_a_line_that_was_cut_off_is_taken_away_and_a_broken_one_is_told(tmp_path):

@@ -45,6 +45,7 @@ def recorded(launches, **more):
     return Recording.model_validate(
         {
             "patch": "a comment before line 3 of models/features/1/model.py",
+            "session": "s",
             "patch_sha256": "0" * 64,
             "seed": 1,
             "change_class": "exact",
@@ -184,6 +185,25 @@ def kept(pairs):
     ]
 
 
+def as_recording(report, *, calibrated=True):
+    return recording(
+        report,
+        "a comment",
+        candidates=1,
+        session="s",
+        calibrated=calibrated,
+        recorded_at="2026-01-01T00:00:00+00:00",
+    )
+
+
+def test_later_judgements_of_a_session_have_no_a_a_launches_of_their_own():
+    blocks = [*both(1, 1, 1.02), *both(1, 2, 0.98), *both(2, 1, 1.01)]
+    found = as_recording(
+        judged(blocks, kept([(1, 1, 1.02), (1, 2, 0.98), (2, 1, 1.01)])), calibrated=False
+    )
+    assert [(x.kind, x.number) for x in found.launches] == [("candidate", 1), ("candidate", 2)]
+
+
 def test_a_judgement_is_recorded_with_its_a_a_launches_and_every_void_pair():
     blocks = [
         *both(0, 0, 1.0, measure="tail"),
@@ -196,7 +216,7 @@ def test_a_judgement_is_recorded_with_its_a_a_launches_and_every_void_pair():
         *both(1, 4, 0.98),
     ]
     report = judged(blocks, kept([(1, 1, 1.02), (1, 4, 0.98)]))
-    found = recording(report, "a comment", candidates=1, recorded_at="2026-01-01T00:00:00+00:00")
+    found = as_recording(report)
     shape = [(x.kind, x.number, [(p.ratio, p.void) for p in x.pairs]) for x in found.launches]
     assert shape == [
         ("noise", 1, [(1.01, None), (0.99, None)]),
@@ -226,7 +246,7 @@ def test_a_report_whose_blocks_are_not_those_of_its_pairs_is_not_recorded():
         ([(1, 2, 1.0)], "without blocks"),
     ):
         with pytest.raises(ValueError, match=told):
-            recording(judged(blocks, kept(pairs)), "x", candidates=1, recorded_at="now")
+            as_recording(judged(blocks, kept(pairs)))
 
 
 # --- the pool

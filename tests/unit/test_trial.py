@@ -207,6 +207,7 @@ class Latencies:
 
     def __init__(self, values_ms: np.ndarray) -> None:
         self.values_ms = values_ms
+        self.records = {"scheduled_s": np.linspace(0.0, 5.0, 500)}
 
     def latencies_ms(self) -> np.ndarray:
         return self.values_ms
@@ -495,17 +496,45 @@ class Starting:
         (ToolFailed("no sandbox"), ToolFailed, "no arm can be started any more: no sandbox"),
     ],
 )
-@pytest.mark.parametrize("draw", [0.1, 0.9])
+@pytest.mark.parametrize("start_seed", range(4))  # either arm is started first
 def test_what_cannot_start_is_the_candidates_fault_only_where_the_baseline_still_can(
-    control, error, reason, draw
+    control, error, reason, start_seed
 ):
     ends = {"candidate": ToolFailed("no"), "control": control, "baseline": None}
     bench = SimpleNamespace(
         events=Silent(),
-        rng=SimpleNamespace(random=lambda: draw),
+        start_seed=start_seed,
         deploy=lambda view, name: Starting(ends[name.rpartition("-")[2]]),
         warm=lambda deployment: None,
     )
     with pytest.raises(error) as caught, Launch(bench, 1, None, None, "t"):
         pass
     assert getattr(caught.value, "reason", caught.value.message) == reason
+
+
+def started_first(start_seed: int, number: int) -> str:
+    begun = []
+    bench = SimpleNamespace(
+        start_seed=start_seed,
+        deploy=lambda view, name: begun.append(name.rpartition("-")[2]) or Starting(None),
+        warm=lambda deployment: None,
+    )
+    with Launch(bench, number, None, None, "t"):
+        return begun[0]
+
+
+def test_an_even_launch_starts_the_arms_the_other_way_round():
+    firsts = [[started_first(seed, number) for number in range(1, 9)] for seed in range(20)]
+    for order in firsts:
+        for odd, even in zip(order[0::2], order[1::2], strict=True):
+            assert {odd, even} == {"baseline", "candidate"}
+    assert len({tuple(order) for order in firsts}) > 1  # drawn, not fixed
+
+
+def test_a_candidate_that_fails_its_first_requests_does_not_serve():
+    bench = SimpleNamespace(
+        start_seed=0, deploy=lambda view, name: Starting(None), warm=lambda deployment: "3 failed"
+    )
+    with pytest.raises((DoesNotServe, ToolFailed)) as caught, Launch(bench, 1, None, None, "t"):
+        pass
+    assert "3 failed" in caught.value.message
