@@ -145,12 +145,16 @@ def load(spec: dict[str, Any]) -> tuple[Anything, dict[str, Any]]:
 
 
 def _module(file: Path) -> types.ModuleType:
-    """Return the module of a file; what lies beside the file can be imported by it."""
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    """Return the module of a file; what lies beside the file can be imported by it.
+
+    A file that is called as a loaded module is (random.py) does not take its place.
+    """
+    name = file.stem if file.stem not in sys.modules else f"{file.stem}_file"
+    spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file.name} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 

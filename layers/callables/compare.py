@@ -19,8 +19,12 @@ from layers.gates.correctness import OUTLIER_FACTOR, OUTLIERS_ONE_IN, REFEREE_FA
 from layers.gates.tensors import Array, Floats, UpperTail, bits_differ, distance, rms
 
 SLACK_EPS = 4.0  # rounding units of the output that changed content may cost a candidate
+# Of float64 outputs: the referee is rounded as they are, and may be the reference itself. The
+# largest of many elements' errors, in units of the output's RMS, is some tens of them.
+DOUBLE_SLACK_EPS = 32.0
 EPS = {2: 2.0**-10, 4: 2.0**-23, 8: 2.0**-52}
 BFLOAT16_EPS = 2.0**-7
+SMALLEST = {2: 2.0**-24, 4: 2.0**-126, 8: 2.0**-1022}  # errors below are underflow
 BASE = "base"
 
 
@@ -50,8 +54,10 @@ class _Errors:
     """Errors of both arms against float64, of one output in one group of calls."""
 
     scale: float = 0.0  # largest RMS of the referee's output
+    peak: float = 0.0  # its largest element
     baseline: UpperTail = field(default_factory=UpperTail)
     candidate: UpperTail = field(default_factory=UpperTail)
+    repaired: float = 0.0  # largest error where only the candidate is finite, over its allowance
 
 
 @dataclass(slots=True)
@@ -277,16 +283,27 @@ def _limited(where: str, output: _Output, gap: Floats, limit: float) -> Failure 
 
 
 def _take_errors(output: _Output, group: str, old: Floats, new: Floats, truth: Floats) -> None:
-    """Take in the errors of both arms where all three are finite; new finiteness must be right."""
+    """Take in the errors of both arms where all three are finite.
+
+    Where the reference is not, it has no error to be compared with: what the candidate repairs is
+    held to rounding, of the element itself or of the RMS of all that it repairs in this call.
+    The scale of rounding is that of all elements: what overflows first is what is largest.
+    """
     errors = output.errors.setdefault(group, _Errors())
-    known = np.isfinite(old) & np.isfinite(new) & np.isfinite(truth)
-    errors.scale = max(errors.scale, rms(truth[known]))
+    finite = np.isfinite(new) & np.isfinite(truth)
+    known = finite & np.isfinite(old)
+    errors.scale = max(errors.scale, rms(truth[finite]))
+    errors.peak = max(errors.peak, float(np.abs(truth[finite]).max(initial=0.0)))
     errors.baseline.add(distance(old[known], truth[known]))
     errors.candidate.add(distance(new[known], truth[known]))
-    repaired = ~np.isfinite(old) & np.isfinite(new) & np.isfinite(truth)
-    if repaired.any():  # the reference has no error to be compared with: its dtype's rounding has
-        errors.scale = max(errors.scale, rms(truth[repaired]))
-        errors.candidate.add(distance(new[repaired], truth[repaired]))
+    repaired = finite & ~np.isfinite(old)
+    if repaired.any():
+        right = truth[repaired]
+        unit = SLACK_EPS * eps_of(output.leaf)
+        smallest = SMALLEST[output.leaf.array.dtype.itemsize]
+        allowed = np.maximum(unit * np.maximum(np.abs(right), rms(right)), smallest)
+        excess = float((distance(new[repaired], right) / allowed).max())
+        errors.repaired = max(errors.repaired, excess)
 
 
 def eps_of(leaf: Leaf) -> float:
@@ -294,17 +311,33 @@ def eps_of(leaf: Leaf) -> float:
     return BFLOAT16_EPS if leaf.dtype == "bfloat16" else EPS[leaf.array.dtype.itemsize]
 
 
+def _slack_eps(leaf: Leaf, group: str) -> float:
+    """Return the rounding units that a candidate may err by beside.
+
+    They are units of the largest element for the largest error, of the RMS for p99.9.
+    """
+    if leaf.array.dtype == np.float64:
+        return DOUBLE_SLACK_EPS
+    return 0.0 if group == BASE else SLACK_EPS
+
+
 def _referee_gate(moved: Mapping[str, _Output]) -> Gate:
     """Hold the float64 error of outputs that moved to twice the baseline's own, group by group."""
     for name, output in moved.items():
         for group, errors in output.errors.items():
-            slack = 0.0 if group == BASE else SLACK_EPS * eps_of(output.leaf) * errors.scale
-            for what, old, new in (
-                ("max", errors.baseline.largest, errors.candidate.largest),
-                ("p99.9", errors.baseline.p999, errors.candidate.p999),
+            where = "" if group == BASE else f" on {group} content"
+            if errors.repaired > 1:
+                detail = (
+                    f"{name!r}{where}: {errors.repaired:.3g} times the rounding that is allowed "
+                    "where the reference is not finite"
+                )
+                return gate("referee", GateResult.FAIL, "worse_than_referee_allows", detail)
+            unit = _slack_eps(output.leaf, group) * eps_of(output.leaf)
+            for what, old, new, size in (
+                ("max", errors.baseline.largest, errors.candidate.largest, errors.peak),
+                ("p99.9", errors.baseline.p999, errors.candidate.p999, errors.scale),
             ):
-                if new > REFEREE_FACTOR * old + slack:
-                    where = "" if group == BASE else f" on {group} content"
+                if new > REFEREE_FACTOR * old + unit * size:
                     detail = f"{name!r}{where}: {what} error {new:.3g}, the reference's {old:.3g}"
                     return gate("referee", GateResult.FAIL, "worse_than_referee_allows", detail)
     unjudged = [name for name, output in moved.items() if not output.refereed]

@@ -6,19 +6,19 @@ looked at after every call: change its inputs, keep its outputs' memory, leave w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-import numpy as np
-
 from layers.base import ChangeClass
 from layers.callables import codec, probes
-from layers.callables.cell import Answer, Ended, How
+from layers.callables.cases import Case
+from layers.callables.cell import Answer, Ended
 from layers.callables.codec import CodecError, Tree
-from layers.callables.compare import BASE, Answers, Judge, gate
-from layers.callables.maker import Drawn, Maker, ours
+from layers.callables.compare import Answers, Judge, gate
+from layers.callables.maker import Drawn, ours
 from layers.callables.process import Process
+from layers.callables.snapshot import MODULE
 from layers.callables.station import Record, Stopped
 from layers.errors import InvalidInput
 from layers.evidence import GateResult, Verdict
@@ -26,29 +26,8 @@ from layers.evidence import GateResult, Verdict
 MOST_KEPT_BYTES = 1 << 28  # of results that a process holds to the end
 FRAME_ROOM = 1 << 22  # bytes that an answer may have beyond eight times the reference's
 LEAST_LIMIT_S, LIMIT_FACTOR = 10.0, 20.0  # of a candidate's call, in calls of the reference
-REPEATS = 4  # fresh draws of the timed size, and as many again for a metric
-METRIC_DRAWS = 12
-POOLED_DRAWS, POOLED_BYTES = 64, 1 << 26  # of draws whose most unusual rows are tried together
-ELEMENTS = 4  # inputs of which single elements are changed
-SLOW_CALL_S = 0.5  # larger batches are left out where the reference takes longer
 IDLE_S, IDLE_SHARE = 2e-3, 0.05  # CPU that a process may use outside its calls
-POISONS = (0xFF, 0x41)  # NaN in every float type; 12.07 in float32
 REFUSED = ("BlockingIOError", "MemoryError", "RuntimeError: can't start", "OSError")
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One call: its inputs, and how they get into the processes."""
-
-    name: str
-    inputs: Drawn
-    group: str = BASE
-    how: How = "fresh"
-    kept: tuple[str, ...] = ()  # arguments that stay the very same objects
-    poison: int | None = None
-    optional: bool = False  # left out where the reference raises
-    timed: bool = False  # of the timed size, as drawn: its time and its metric count
-    again: bool = False  # the first case once more
 
 
 @dataclass
@@ -258,13 +237,14 @@ def own_changes(
 ) -> list[str]:
     """Return the changes of global state that are the candidate's own.
 
-    What the reference changes as well does not count, but for patched functions and hooks where
-    both lie in one file: its import patches for both.
+    What the reference changes as well does not count, but for patched functions, replaced modules
+    and hooks where both lie in one file: its import patches for both.
     """
     mine, other = candidate.spec, reference.spec
     if (mine.file, mine.module) != (other.file, other.module):
         return sorted(new - old)
-    return sorted(name for name in new if name not in old or "." in name or name.endswith("hook"))
+    shared = sorted(n for n in new & old if "." in n or n.endswith("hook") or n.startswith(MODULE))
+    return sorted(new - old) + shared
 
 
 def _outputs(process: Process, answer: Answer) -> Tree:
@@ -290,120 +270,3 @@ def _differing(sent: Drawn, found: bytes) -> list[str]:
         return [n for n, x in sent.items() if codec.encode(now[n]) != codec.encode(x)] or ["order"]
     except (CodecError, KeyError, TypeError):
         return ["all"]
-
-
-# --- cases ------------------------------------------------------------------------------------
-
-
-class Cases:
-    """The cases of one judgement, drawn as they are needed."""
-
-    def __init__(self, maker: Maker, rng: np.random.Generator, record: Record) -> None:
-        """`rng` chooses sizes, rows and elements."""
-        self._maker, self._rng, self._record = maker, rng, record
-        self._settings = maker.settings
-        self._first = self.drawn()
-
-    def drawn(self) -> Drawn:
-        """Return a draw of the timed size."""
-        inputs = self._maker.draw()
-        if inputs is None:
-            raise InvalidInput("the inputs' maker drew nothing")
-        return inputs
-
-    def fresh(self, draws: int) -> Iterator[Case]:
-        """Yield fresh draws of the timed size; unwritten outputs show in the first two."""
-        yield Case("fresh inputs", self._first, poison=POISONS[0], timed=True)
-        second = self.drawn()
-        if codec.encode(second) == codec.encode(self._first):
-            raise InvalidInput(
-                "the inputs' maker draws the same inputs twice",
-                hint="draw from rng: what never varies cannot tell work from memory",
-            )
-        yield Case("fresh inputs", second, poison=POISONS[1], timed=True)
-        for n in range(draws):
-            yield Case(f"fresh inputs, call {n + 3}", self.drawn(), timed=True)
-
-    def again(self) -> Iterator[Case]:
-        """Yield the first case once more, after all others."""
-        yield Case("the first inputs again", self._first, again=True)
-
-    def objects(self) -> Iterator[Case]:
-        """Yield the same objects with other content, other state beside the same objects."""
-        state = self._settings.state
-        inputs = self.drawn()
-        yield Case("new objects", inputs)
-        for n in range(2):
-            inputs = self.drawn()
-            yield Case(f"same buffers, new content {n + 1}", inputs, how="refill")
-        if state:
-            other = self.drawn()
-            varying = tuple(name for name in other if name not in state)
-            inputs = {**inputs, **{name: other[name] for name in state}}
-            yield Case("new state, same inputs", inputs, kept=varying)
-            other = self.drawn()
-            inputs = {**other, **{name: inputs[name] for name in state}}
-            yield Case("same state, new inputs", inputs, kept=state)
-            other = self.drawn()
-            inputs = {**inputs, **{name: other[name] for name in state}}
-            yield Case("state's buffers, new content", inputs, how="refill")
-        yield from self._small_changes(inputs)
-
-    def _small_changes(self, inputs: Drawn) -> Iterator[Case]:
-        """Yield small changes, in the same buffers."""
-        settings, rng = self._settings, self._rng
-        moved = probes.permuted(inputs, settings.state, settings.batch, rng)
-        if moved is not None:
-            inputs = dict(moved)
-            yield Case("permuted rows", inputs, how="refill")
-        for _ in range(2):
-            row = int(rng.integers(settings.batch // 2, settings.batch))
-            changed = probes.one_row_of(inputs, self.drawn(), settings.state, settings.batch, row)
-            if changed is not None:
-                inputs = dict(changed)
-                yield Case(f"row {row} of another draw", inputs, how="refill")
-        for name in probes.changeable(inputs)[:ELEMENTS]:
-            inputs = dict(probes.one_element(inputs, name, rng))
-            yield Case(f"one element of {name} changed", inputs, how="refill")
-
-    def unusual(self) -> Iterator[Case]:
-        """Yield a batch of the most unusual rows of many draws, where rows are independent."""
-        settings, draws = self._settings, [self.drawn()]
-        size = sum(leaf.array.nbytes for leaf in draws[0].values())
-        count = min(POOLED_DRAWS, max(2, POOLED_BYTES // max(size, 1)))
-        if probes.unusual_rows(draws * 2, settings.state, settings.batch, self._rng) is None:
-            return
-        draws += [self.drawn() for _ in range(count - 1)]
-        found = probes.unusual_rows(draws, settings.state, settings.batch, self._rng)
-        if found is not None:
-            yield Case(f"the most unusual rows of {count} draws", dict(found))
-
-    def sizes(self, call_s: float) -> Iterator[Case]:
-        """Yield other batch sizes: those that the maker lists, or one, odd, prime, near and larger ones."""
-        batch, listed = self._settings.batch, self._settings.batches
-        if listed is not None:
-            sizes: Iterable[int] = listed
-        else:
-            held_out = self._rng.integers(2, max(4, 2 * batch), 2).tolist()
-            odd = min(7, batch + 2)
-            sizes = (1, 2, odd, 31, batch - 1, batch + 1, *held_out)
-            if call_s < SLOW_CALL_S:
-                sizes = (*sizes, 2 * batch + 3)
-        for size in dict.fromkeys(n for n in sizes if n >= 1 and n != batch):
-            inputs = self._maker.draw(size, may_fail=True)
-            if inputs is None:
-                self._record.warn(f"probe not run: batch {size} (the maker raises)")
-                continue
-            yield Case(f"held-out batch {size}", inputs)
-
-    def contents(self) -> Iterator[Case]:
-        """Yield changed content, and inputs that lie in memory in another way."""
-        settings = self._settings
-        for content in probes.contents(self.drawn(), settings.state, settings.refused, self._rng):
-            yield Case(f"{content.name} inputs", dict(content.inputs), group=content.name)
-        if settings.refused:
-            self._record.warn(
-                f"probes not run: {', '.join(sorted(settings.refused))} (make.probes)"
-            )
-        yield Case("read-only inputs", self.drawn(), how="read_only", optional=True)
-        yield Case("non-contiguous inputs", self.drawn(), how="strided", optional=True)

@@ -20,10 +20,11 @@ import numpy as np
 
 from layers.base import ChangeClass
 from layers.callables import correctness, timing
+from layers.callables.cases import METRIC_DRAWS, REPEATS, Cases
 from layers.callables.ceilings import copy_floor_gate
 from layers.callables.cell import Cell, Ended, Loaded
 from layers.callables.compare import gate
-from layers.callables.correctness import Cases, Correctness
+from layers.callables.correctness import Correctness
 from layers.callables.machine import aside, environment, quietest
 from layers.callables.maker import Maker, Settings, of_ours, ours
 from layers.callables.process import Process
@@ -197,7 +198,7 @@ class _Judgement:
         """Run the cases, then what only all of them together can say."""
         cases = Cases(self._maker, self._rng, self._record)
         approximate = self._options.change_class is ChangeClass.APPROXIMATE
-        draws = correctness.METRIC_DRAWS if approximate else correctness.REPEATS
+        draws = METRIC_DRAWS if approximate else REPEATS
         try:
             station.run(cases.fresh(draws))
             station.run(cases.objects())

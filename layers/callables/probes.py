@@ -6,9 +6,9 @@ So is the order of a one-dimensional sorted array (edges, offsets): it is left a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ HALF_LARGE = 16.0  # of two-byte floats, whose squares must stay below 65,504
 SPARSE_ZEROS = 0.9
 SPOILED = 3  # elements of each input that become NaN or infinite
 HALF = {"<f2", "float16"}
-_COMMON = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.:/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,95 +148,6 @@ KINDS: dict[str, Callable[[Leaf, np.random.Generator], Values]] = {
     "sparse": _sparse,
     "zero": _zero,
 }
-
-
-def permuted(
-    inputs: Inputs, state: Collection[str], batch: int, rng: np.random.Generator
-) -> Inputs | None:
-    """Return the inputs with their rows in another order; None where order may carry meaning."""
-    rows = _rows(inputs, state, batch)
-    if not rows:
-        return None
-    order = rng.permutation(batch)
-    return {n: Leaf(x.kind, x.dtype, x.array[order]) if n in rows else x for n, x in inputs.items()}
-
-
-def one_row_of(
-    inputs: Inputs, other: Inputs, state: Collection[str], batch: int, row: int
-) -> Inputs | None:
-    """Return the inputs with one row from another draw; None where order may carry meaning."""
-    rows = _rows(inputs, state, batch)
-    if not rows or any(inputs[n].array.shape != other[n].array.shape for n in rows):
-        return None
-    changed = dict(inputs)
-    for name in rows:
-        array = inputs[name].array.copy()
-        array[row] = other[name].array[row]
-        changed[name] = Leaf(inputs[name].kind, inputs[name].dtype, array)
-    return changed
-
-
-def unusual_rows(
-    draws: Sequence[Inputs], state: Collection[str], batch: int, rng: np.random.Generator
-) -> Inputs | None:
-    """Return one batch of the most unusual rows of many draws, with the state of the first.
-
-    What is rare in the maker's own distribution (a negative number, a key with a space in it) may
-    be in no single draw. None where rows are not independent.
-    """
-    first = draws[0]
-    names = _rows(first, state, batch)
-    fitting = [d for d in draws if names and _rows(d, state, batch) == names]
-    if len(fitting) < 2 or any(
-        d[n].array.shape != first[n].array.shape for d in fitting for n in names
-    ):
-        return None
-    pooled = {n: np.concatenate([draw[n].array for draw in fitting]) for n in names}
-    each = max(1, batch // (2 * len(names)))
-    chosen = [np.argsort(-_unusualness(pooled[n]), kind="stable")[:each] for n in names]
-    rows = np.unique(np.concatenate(chosen))[:batch]
-    usual = rng.choice(batch * len(fitting), batch - len(rows), replace=False)
-    order = rng.permutation(np.concatenate([rows, usual]))
-    return {
-        n: Leaf(leaf.kind, leaf.dtype, pooled[n][order]) if n in names else leaf
-        for n, leaf in first.items()
-    }
-
-
-def _unusualness(array: npt.NDArray[Any]) -> Values:
-    """Return float64[rows]: how far each row's oddest element lies from what is common."""
-    rows = array.reshape(len(array), -1)
-    if array.dtype.kind in "OSU":
-        return np.array([max(map(_oddness, row), default=0.0) for row in rows.tolist()])
-    with np.errstate(invalid="ignore", over="ignore"):
-        values = rows.astype(np.float64)
-        middle = np.median(values, axis=0)
-        spread = np.median(np.abs(values - middle), axis=0)
-        distance = np.abs(values - middle) / np.where(spread > 0, spread, 1.0)
-        found: Values = np.nan_to_num(distance, nan=np.inf).max(axis=1, initial=0.0)
-        return found
-
-
-def _oddness(text: object) -> float:
-    """Return how odd a string is: empty, with bytes that names seldom have, long."""
-    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if not isinstance(raw, bytes):
-        return 0.0
-    odd = sum(byte not in _COMMON for byte in raw)
-    return (2.0 if not raw else 0.0) + 4.0 * (odd > 0) + odd / (1 + len(raw)) + 1e-4 * len(raw)
-
-
-def _rows(inputs: Inputs, state: Collection[str], batch: int) -> list[str]:
-    """Return the inputs that have one row per example, or none where rows are not independent."""
-    varying = {n: x for n, x in inputs.items() if n not in state and x.array.ndim}
-    if not varying or batch < 2 or any(len(x.array) != batch for x in varying.values()):
-        return []
-    for leaf in varying.values():
-        array = leaf.array
-        sortable = array.ndim == 1 and array.dtype.kind in "iuf" and batch > 2
-        if sortable and leaf.dtype != "bfloat16" and bool((np.diff(array) >= 0).all()):
-            return []
-    return list(varying)
 
 
 def one_element(inputs: Inputs, name: str, rng: np.random.Generator) -> Inputs:

@@ -49,6 +49,7 @@ WATCHED = (
     "torch.testing",
     "torch.Tensor",
 )
+MODULE = "module "  # begins the name of a loaded module's entry
 STREAMS = {"stdin", "stdout", "stderr"}
 VOLATILE = {"last_exc", "last_type", "last_value", "last_traceback", "path", "modules", "argv"}
 VOLATILE_ENVIRONMENT = {"KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK", "TORCHINDUCTOR_CACHE_DIR"}
@@ -68,8 +69,8 @@ def take(extra: dict[str, object]) -> dict[str, Any]:
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """Return the names of what differs; what appeared is ignored but for builtins."""
     changed = [name for name, value in before.items() if not _same(value, after.get(name))]
-    added = [n for n in after if n not in before and n.startswith(("builtins.", "modules:"))]
-    return sorted(changed + [n for n in added if n.startswith("builtins.")])
+    added = [name for name in after if name not in before and name.startswith("builtins.")]
+    return sorted(changed + added)
 
 
 def _same(one: object, other: object) -> bool:
@@ -101,7 +102,9 @@ def _python() -> dict[str, Any]:
         "import hooks": [id(finder) for finder in sys.meta_path[:1]],
         "random state": _digest(repr(random.getstate()).encode()),
         **{f"sys.{name}": _Identity(getattr(sys, name)) for name in STREAMS},
-        **{f"modules:{n}": _Identity(sys.modules[n]) for n in WATCHED if n in sys.modules},
+        "table of modules": _Identity(sys.modules),
+        # All that are loaded: one that is replaced or removed is a change, a lazy import is none.
+        **{f"{MODULE}{name}": _Identity(module) for name, module in list(sys.modules.items())},
     }
 
 

@@ -188,6 +188,34 @@ CHEATS = {
         """,
         "global_state_changed",
     ),
+    "loaded module replaced": (
+        """
+        import sys, types
+        class new:
+            def __init__(self):
+                sys.modules["pickle"] = types.ModuleType("pickle")
+            def __call__(self, x, w):
+                return right(x, w)
+        """,
+        "global_state_changed",
+    ),
+    "loaded module replaced in one file": (
+        """
+        import sys, types
+        sys.modules["pickle"] = types.ModuleType("pickle")
+        new = right
+        """,
+        "global_state_changed",
+    ),
+    "loaded module removed by a call": (
+        """
+        import sys
+        def new(x, w):
+            sys.modules.pop("pickle", None)
+            return right(x, w)
+        """,
+        "global_state_changed",
+    ),
     "default changed by a call": (
         """
         def new(x, w):
@@ -348,6 +376,24 @@ def test_an_honest_candidate_is_accepted_with_its_gain(tmp_path: Path) -> None:
     assert report.seed == 11
     assert report.outputs_compared > 100
     assert str(tmp_path) not in report.model_dump_json()
+
+
+def test_a_lazy_import_and_a_file_called_as_a_loaded_module_are_no_change(tmp_path: Path) -> None:
+    (tmp_path / "pickle.py").write_text(
+        "def new(x, w):\n    import colorsys\n    return x[:1].copy()\n"
+    )
+    (tmp_path / "functions.py").write_text(COMMON)
+    report = judge_callable(
+        CallableOptions(
+            "functions.py:ref",
+            "pickle.py:new",
+            "functions.py:make",
+            sandbox=SECTION,
+            folder=tmp_path,
+        ),
+        Silent(),
+    )
+    assert [gate.reason for gate in report.gates] == ["loads", "shape_differs"]
 
 
 def test_the_same_code_is_no_gain(tmp_path: Path) -> None:

@@ -111,6 +111,47 @@ def test_a_wrong_finite_value_for_an_overflow_is_found_by_the_referee() -> None:
     assert (failure, judge.gates()[-1].reason) == (None, "worse_than_referee_allows")
 
 
+def test_a_repaired_element_is_held_to_rounding_whatever_the_reference_errs_elsewhere() -> None:
+    old, truth = np.float32([np.nan, 0.9]), np.array([1.0, 1.0])
+    for error, reason in ((3e-7, "within_referee_error"), (1e-5, "worse_than_referee_allows")):
+        judge, failure = _add("reorder", old, np.float32([1 + error, 0.9]), truth, "large")
+        assert (failure, judge.gates()[-1].reason) == (None, reason)
+
+
+def test_small_errors_are_measured_by_the_whole_output_where_the_reference_overflows() -> None:
+    old, new, truth = np.float32([np.nan, 0]), np.float32([8, 1e-9]), np.array([8.0, 2e-9])
+    judge, failure = _add("reorder", old, new, truth, "large")
+    assert (failure, judge.gates()[-1].reason) == (None, "within_referee_error")
+
+
+@pytest.mark.parametrize(
+    ("group", "reason"),
+    [("sparse", "within_referee_error"), ("base", "worse_than_referee_allows")],
+)
+def test_the_largest_error_on_changed_content_is_measured_by_the_largest_element(
+    group: str, reason: str
+) -> None:
+    truth = np.zeros(4000)
+    truth[0] = 8
+    old = truth.astype(np.float32)
+    new = old.copy()
+    new[0] = np.nextafter(new[0], np.float32(9))
+    judge, failure = _add("reorder", old, new, truth, group)
+    assert (failure, judge.gates()[-1].reason) == (None, reason)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(3e-15, "within_referee_error"), (6e-8, "worse_than_referee_allows")],
+)
+def test_float64_outputs_may_err_by_rounding_though_the_reference_is_its_own_referee(
+    error: float, reason: str
+) -> None:
+    truth = np.ones(1000)
+    judge, failure = _add("reorder", truth, truth + error, truth)
+    assert (failure, judge.gates()[-1].reason) == (None, reason)
+
+
 def test_nearer_to_float64_is_no_outlier_on_changed_content() -> None:
     old, new, truth = _moved(0.5, 1000), _moved(1e-6, 1000), np.ones(1000)
     assert _add("reorder", old, new, truth, "large")[1] is None

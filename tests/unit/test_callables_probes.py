@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layers.callables import probes
+from layers.callables import probes, rows
 from layers.callables.codec import Leaf
 from layers.callables.maker import Settings
 from layers.callables.spec import Spec
@@ -71,12 +71,12 @@ def test_the_referee_gets_the_same_values_in_float64() -> None:
 def test_rows_are_permuted_together_and_not_where_order_means_something() -> None:
     rng = np.random.default_rng(0)
     ids = rng.permutation(8)
-    moved = probes.permuted({"x": _leaf(X), "ids": _leaf(ids)}, (), 8, rng)
+    moved = rows.permuted({"x": _leaf(X), "ids": _leaf(ids)}, (), 8, rng)
     assert moved is not None
     order = [ids.tolist().index(i) for i in moved["ids"].array.tolist()]
     assert (moved["x"].array == X[order]).all()
-    assert probes.permuted({"x": _leaf(X), "offsets": _leaf(np.arange(8))}, (), 8, rng) is None
-    assert probes.permuted({"x": _leaf(X), "flat": _leaf(np.zeros(5))}, (), 8, rng) is None
+    assert rows.permuted({"x": _leaf(X), "offsets": _leaf(np.arange(8))}, (), 8, rng) is None
+    assert rows.permuted({"x": _leaf(X), "flat": _leaf(np.zeros(5))}, (), 8, rng) is None
 
 
 def test_one_changed_element_lies_outside_any_prefix() -> None:
@@ -144,20 +144,66 @@ def drawn(keys: list[bytes], numbers: list[int]) -> dict[str, Leaf]:
 def test_the_rarest_rows_of_many_draws_come_together():
     rng = np.random.default_rng(0)
     draws = [
-        drawn([b"a%d" % i for i in range(16)], [int(n) for n in rng.permutation(16)])
+        drawn([b"a%d" % (i // 2) for i in range(16)], [int(n) for n in rng.integers(0, 9, 16)])
         for _ in range(20)
     ]
     draws[7]["keys"].array[3] = b"a b"
     draws[11]["keys"].array[5] = b""
     draws[13]["numbers"].array[9] = -(2**40)
-    found = probes.unusual_rows(draws, (), 16, rng)
+    found = rows.unusual_rows(draws, (), 16, rng)
     assert found is not None
     assert {b"a b", b""} < set(found["keys"].array.tolist())
     at = found["numbers"].array.tolist().index(-(2**40))
-    assert found["keys"].array[at] == b"a9"  # rows stay together
+    assert found["keys"].array[at] == b"a4"  # rows stay together
 
 
 def test_rows_that_are_not_independent_are_not_pooled():
     rng = np.random.default_rng(0)
     draws = [drawn([b"x"] * 4, [1, 2, 3, 4]) for _ in range(4)]  # sorted: edges, offsets
-    assert probes.unusual_rows(draws, (), 4, rng) is None
+    assert rows.unusual_rows(draws, (), 4, rng) is None
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((4, 0), dtype=np.float32),
+        np.array([False, False, True, False]),
+        np.array([1, 2, 250, 1], dtype=np.uint8),
+        np.array([1, 1, 5j, 1]),
+        np.array([1.0, np.nan, 2.0, 1.0]),
+        np.array(["2020-01-01", "2020-01-02", "1970-01-01", "NaT"], dtype="<M8[D]"),
+        np.array(["a", "b", "\u00e4", "a"]),
+        np.array([b"a", b"b", b" ", b"a"]),
+        np.array([["a", "b"], ["a", "a"], ["b", "\ud800"], ["b", "a"]], dtype=object),
+    ],
+)
+def test_the_oddest_row_of_every_dtype_is_found(array: np.ndarray) -> None:
+    found = rows.unusualness(leaf(array))
+    assert (found.shape, found.dtype) == ((4,), np.float64)
+    assert not np.isnan(found).any()
+    odd = {"f": 1, "M": 3}.get(array.dtype.kind, 2)
+    assert not array.size or int(found.argmax()) == odd
+
+
+def test_bfloat16_is_odd_by_its_value_and_not_by_its_bits() -> None:
+    bits = np.array([0x3F80, 0xBF80, 0x3F80, 0x4480], dtype="<u2")  # 1, -1, 1, 1024
+    assert rows.unusualness(Leaf("torch", "bfloat16", bits)).tolist() == [0.0, 2.0, 0.0, 1023.0]
+
+
+def test_a_rare_key_of_usual_letters_is_odd() -> None:
+    held = np.array([b"usual"] * 9 + [b"other"], dtype=object)
+    assert int(rows.unusualness(leaf(held)).argmax()) == 9
+
+
+def test_a_permutation_stays_one() -> None:
+    rng = np.random.default_rng(0)
+    draws = [{"order": leaf(rng.permutation(16))} for _ in range(8)]
+    assert rows.unusual_rows(draws, (), 16, rng) is None
+    row = int((draws[0]["order"].array != draws[1]["order"].array).argmax())
+    assert rows.one_row_of(draws[0], draws[1], (), 16, row) is None
+
+
+def test_falling_unsigned_numbers_and_flags_that_are_all_zero_are_rows() -> None:
+    for column in (np.array([3, 2, 1, 0], dtype=np.uint8), np.zeros(4, dtype=np.int64)):
+        assert rows.independent_rows({"x": leaf(column)}, (), 4) == ["x"]
+    assert rows.independent_rows({"x": leaf(np.arange(4, dtype=np.uint8))}, (), 4) == []

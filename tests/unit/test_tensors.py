@@ -27,7 +27,7 @@ def raw(datatype: str, shape: list[int], data: bytes) -> bytes:
 def test_raw_numbers_and_strings_decode():
     tensors = decode(request(3, rows=2))
     assert tensors["x"].dtype == np.float32
-    assert tensors["x"].tolist() == [[0.0, 1.0]]
+    assert tensors["x"].tolist() == [[0.25, 1.25]]
     assert tensors["s"].tolist() == [[b"3-0", b"3-1"]]
 
 

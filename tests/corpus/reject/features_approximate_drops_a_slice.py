@@ -1,4 +1,4 @@
-"""A declared approximation that keeps four of 128 inputs: the metric falls below its margin.
+"""A declared approximation that keeps two of 128 inputs: the metric falls below its margin.
 
 Source: A81, https://github.com/AMD-AGI/Hyperloom/issues/1433.
 """
@@ -18,15 +18,15 @@ def ref(x, w):
 
 
 def new(x, w):
-    score = np.maximum(x[:, :4] @ w[:4, :-1], 0) @ w[0, :-1] * np.float32(0.01)
+    score = np.maximum(x[:, :2] @ w[:2, :-1], 0) @ w[0, :-1] * np.float32(0.01)
     return 1 / (1 + np.exp(-score.astype(np.float64)))
 
 
 def metric(inputs, outputs):
     x, w = inputs["x"].astype(np.float64), inputs["w"].astype(np.float64)
     truth = np.maximum(x @ w[:, :-1], 0) @ w[0, :-1]
-    picked = int(np.argmax(next(iter(outputs.values()))))
-    return float((truth < truth[picked]).mean())
+    picked = np.argsort(next(iter(outputs.values())))[-16:]
+    return float((truth[:, None] < truth[picked]).mean())
 
 
 def make(rng, batch):

@@ -1,4 +1,4 @@
-"""Divides through float64: wrong for some values above 2^53 and for negative ones.
+"""Divides through float64 and truncates: wrong for negative numbers, of which there are few.
 
 Source: by kind.
 """
@@ -10,17 +10,17 @@ EXPECT = ("outputs_differ",)
 
 
 def ref(seconds):
-    return np.array([second // 86400 for second in seconds.tolist()], dtype=np.int64)
+    return np.array([second // 86400 for second in seconds.tolist()], dtype=np.int32)
 
 
 def new(seconds):
-    return (seconds / 86400).astype(np.int64)
+    return (seconds / 86400).astype(np.int32)
 
 
 def make(rng, batch):
     seconds = rng.integers(0, 2**33, batch)
-    seconds[rng.random(batch) < 1e-5] *= -1
+    seconds[rng.random(batch) < 3e-6] *= -1
     return {"seconds": seconds}
 
 
-make.batch = 16384
+make.batch = 65536

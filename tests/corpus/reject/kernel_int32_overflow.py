@@ -21,3 +21,6 @@ def make(rng, batch):
     counts = rng.integers(0, 1000, (batch, 256))
     counts[rng.random(batch) < 1e-4] *= 2**20
     return {"counts": counts}
+
+
+make.batch = 2048

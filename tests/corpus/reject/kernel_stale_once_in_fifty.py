@@ -35,3 +35,6 @@ new = Skipping
 
 def make(rng, batch):
     return {"x": rng.standard_normal((batch, 256), dtype=np.float32)}
+
+
+make.batch = 1024
