@@ -48,7 +48,9 @@ def test_a_look_is_consistent_with_its_own_numbers(launches, noise, plan):
     found = look(launches, noise, plan)
     assert found.ci[0] < found.estimate < found.ci[1]
     assert found.gain == pytest.approx(1 - 1 / found.estimate, abs=1e-12)
-    assert math.copysign(1, found.z) == math.copysign(1, math.log(found.estimate))
+    assert (
+        found.z * math.log(found.estimate) >= 0
+    )  # of one sign, where the ratio is not rounded to 1
     if found.decision == "accept":
         assert found.gain > found.floor
         assert found.z >= found.boundary
