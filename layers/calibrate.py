@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from layers import equivalence
 from layers.base import Profile
+from layers.business_metric import Remembering
 from layers.evidence import NoiseFloor, Pair
 from layers.gates.correctness import reproducible_outputs
 from layers.measure import bandwidth, stats
@@ -75,18 +77,37 @@ def _equipped(session: Session, deployment: Served) -> Session:
     )
 
 
-def _fresh(session: Session, deployment: Served) -> Fresh:
-    """Return what draws new requests: by the strongest salt whose requests the stack answers."""
-    requests = session.traffic.requests
+def _fresh(session: Session, deployment: Served) -> Remembering:
+    """Return what draws new requests: by the strongest salt that makes all new and is answered.
+
+    Where none makes all of them new, the strongest that the stack answers: the evidence then says
+    how many were not.
+    """
+    requests, folder = session.traffic.requests, session.out / "load" / "fresh"
     axes = Mutator(requests).candidate_axes
     order = np.linspace(0, len(requests) - 1, SALT_TRIALS).astype(np.int64)
+    answered = []
     for salt in SALTS:
-        fresh = Fresh(Salter(requests, axes, salt), session.out / "load" / "fresh")
-        if _answers_all(deployment, fresh.messages(order)):
-            session.bench.events.note(f"requests in timed blocks: recorded, with {salt}")
-            return Fresh(Salter(requests, axes, salt), session.out / "load" / "fresh")
+        messages = Fresh(Salter(requests, axes, salt), folder).messages(order)
+        if _answers_all(deployment, messages):
+            answered.append(salt)
+            if _all_new([requests[index] for index in order.tolist()], messages):
+                session.bench.events.note(f"requests in timed blocks: recorded, with {salt}")
+                return Remembering(Salter(requests, axes, salt), folder)
+    if answered:
+        note = f"recorded, with {answered[0]}: not all of them are new then"
+        session.bench.events.note(f"requests in timed blocks: {note}")
+        return Remembering(Salter(requests, axes, answered[0]), folder)
     session.bench.events.note("the stack refuses changed requests: blocks send the recording")
-    return Fresh(Salter(requests, axes, UNSALTED), session.out / "load" / "fresh")
+    return Remembering(Salter(requests, axes, UNSALTED), folder)
+
+
+def _all_new(recorded: Sequence[bytes], messages: Sequence[bytes]) -> bool:
+    """Whether no message has the content of its original, nor that of another message."""
+    marks = [equivalence.content(message) for message in messages]
+    originals = map(equivalence.content, recorded)
+    same = any(mark == old for mark, old in zip(marks, originals, strict=True))
+    return not same and len(set(marks)) == len(marks)
 
 
 def _answers_all(deployment: Served, messages: list[bytes]) -> bool:

@@ -6,6 +6,7 @@ every trial), and every answer of every timed block, so that what is timed is wh
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +16,16 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2
 
 from layers.errors import ToolFailed
 from layers.evidence import Gate, GateResult
 from layers.gates.referee import Referee
+from layers.measure.fresh import Fresh
 from layers.measure.launch import ARMS, Arm, Launch
 from layers.measure.load import LoadResult
 from layers.memory_probe import REPEATS, Timings
+from layers.tensors import encode, parse
 from layers.traffic import Traffic, decode, decode_response
 from layers.triton.client import Client, Refused
 
@@ -33,6 +37,7 @@ RECORDED = 120  # requests of the recording that a trial sends one at a time
 MUTATED = 60  # and mutated ones
 REFEREED = 24  # of the recorded ones, how many the float64 referee answers too
 INFER_TIMEOUT_S = 60.0
+MUTATED_SPARE = 2  # mutated requests drawn for each one that is missing: a stack may refuse some
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,64 @@ def probes(traffic: Traffic, rng: np.random.Generator) -> tuple[list[bytes], lis
     chosen = rng.choice(len(traffic.requests), size=count, replace=False)
     recorded = [traffic.requests[int(index)] for index in chosen]
     return recorded, traffic.mutated(int(rng.integers(1 << 31)), MUTATED)
+
+
+def content(message: bytes) -> bytes:
+    """Return a digest of a request's inputs, whatever its id and its way of holding them.
+
+    Raises ValueError for what is no request.
+    """
+    request = parse(service_pb2.ModelInferRequest, message)
+    if not request.raw_input_contents:  # typed contents become raw
+        plain = encode(message, decode(message), "")
+        request = parse(service_pb2.ModelInferRequest, plain)
+    digest = hashlib.blake2b(digest_size=16)
+    for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True):
+        digest.update(repr((tensor.name, tensor.datatype, [*tensor.shape], len(raw))).encode())
+        digest.update(raw)
+    return digest.digest()
+
+
+class Unsent:
+    """Requests whose content nobody has sent: neither recorded nor drawn here before."""
+
+    def __init__(self, traffic: Traffic, fresh: Fresh | None, rng: np.random.Generator) -> None:
+        """Draw by `fresh`, then by mutation; `rng` must not be foreseeable."""
+        self._traffic, self._fresh, self._rng = traffic, fresh, rng
+        self._known: set[bytes] | None = None
+
+    def add(self, messages: Sequence[bytes]) -> None:
+        """Count `messages` as sent."""
+        self._sent().update(map(content, messages))
+
+    def draw(self, count: int) -> list[bytes]:
+        """Return up to `count` salted requests; to fewer, spare mutated ones are added."""
+        if count <= 0:
+            return []
+        found: list[bytes] = []
+        if self._fresh is not None:
+            order = self._rng.integers(len(self._traffic.requests), size=count)
+            found += self._new(self._fresh.messages(order))
+        if len(found) < count:
+            seed, spare = int(self._rng.integers(1 << 31)), MUTATED_SPARE * count
+            found += self._new(self._traffic.mutated(seed, spare))
+        return found
+
+    def _new(self, messages: Sequence[bytes]) -> list[bytes]:
+        """Return the messages whose content is new; it is known from then on."""
+        sent, found = self._sent(), []
+        for message in messages:
+            mark = content(message)
+            if mark not in sent:
+                found.append(message)
+                sent.add(mark)
+        return found
+
+    def _sent(self) -> set[bytes]:
+        if self._known is None:
+            requests = self._traffic.requests
+            self._known = {content(requests[index]) for index in range(len(requests))}
+        return self._known
 
 
 class Sequential:
@@ -85,11 +148,16 @@ class Sequential:
                     self.observe(request, *both)
 
     def repeated(
-        self, requests: Sequence[bytes], timings: Timings, rng: np.random.Generator
+        self, requests: Sequence[bytes], timings: Timings, rng: np.random.Generator, most: int
     ) -> Iterator[Compared]:
-        """Yield both arms' answers to each request and its repeats, timed into `timings`."""
+        """Yield both arms' answers to each request and its repeats, timed into `timings`.
+
+        Ends once `most` requests were timed; those that are refused do not count.
+        """
         with self._clients() as clients:
             for request in requests:
+                if len(timings) >= most:
+                    return
                 taken_s: dict[str, list[float]] = {arm: [] for arm in ARMS}
                 for _ in range(1 + REPEATS):
                     answers: dict[Arm, bytes | Refusal] = {}
@@ -161,10 +229,10 @@ def timed(baseline: LoadResult, candidate: LoadResult) -> Iterator[Compared]:
         raise ToolFailed("the arms of a pair were sent different requests")
     for position in range(len(baseline.records)):
         old, new = baseline.response(position), candidate.response(position)
-        yield _outputs(old), _outputs(new), None
+        yield outputs(old), outputs(new), None
 
 
-def _outputs(response: bytes) -> Tensors:
+def outputs(response: bytes) -> Tensors:
     """Return the outputs of a timed answer; none for one that is no response."""
     decoded = _decoded(response)
     return {} if isinstance(decoded, Refusal) else decoded

@@ -87,10 +87,14 @@ class Block(Record):
     rate: float  # completions per second
     offered: float | None = None  # requests per second; None at fixed in-flight load
     in_flight: int | None = None
-    cpu_s: dict[str, float] = Field(default_factory=dict)  # by process: "tritonserver" or model
+    cpu_s: dict[str, float] = Field(
+        default_factory=dict
+    )  # by process: "tritonserver", a model, or "other": programs that these started
+    server_cpu: float | None = None  # cores used by all processes of this arm
+    idle_cpu: float | None = None  # cores used by the other arm meanwhile
     generator_cpu: float  # cores used by the load generator
     lag_p99_ms: float | None = None  # sent minus scheduled
-    neighbour_cpu: float  # cores used by anything that is neither server, generator nor bot
+    neighbour_cpu: float  # cores used by anything that is neither an arm, generator nor bot
     over_slo: int | None = None
     latency_ms: dict[str, float] = Field(default_factory=dict)  # "p50".. where n >= 10/(1-q)
     void: str | None = None  # reason code; a void block decides nothing

@@ -38,9 +38,10 @@ from layers.evidence import (
     Noise,
     Verdict,
 )
+from layers.manifest import SandboxMode
 from layers.measure import stats
 from layers.patches import Applied, Patch
-from layers.paths_gate import CONFIG_FILE, paths_gate, protected_files, touched
+from layers.paths_gate import CONFIG_FILE, judging_modules, paths_gate, protected_files, touched
 from layers.publishing import Publisher
 from layers.registry import LAYERS
 from layers.session import RunOptions, Session, open_session
@@ -58,6 +59,7 @@ class JudgeOptions:
     out: Path  # results and logs
     seed: int = 0
     name: str = "patch"  # of the patch, for people and errors: no path of this machine
+    sandbox: SandboxMode | None = None  # the weakest that will do, whatever the manifest says
 
 
 def judge_patch(
@@ -104,13 +106,19 @@ class Judging:
         options = replace(self._options, name=name)
         judgement = _Judgement(self._session, options, given, change_class, self._blocks)
         # What names protected files is a verdict even where git would refuse to apply it.
-        protected = protected_files(self._session.stack.manifest)
-        refused = touched(given.paths, protected)
+        manifest = self._session.stack.manifest
+        protected = (
+            *protected_files(manifest),
+            *judging_modules(manifest, self._session.view.root),
+        )
+        requirements = manifest.stack.requirements
+        refused = touched(given.paths, protected, requirements)
         if refused is not None:
             return judgement.refused(refused, started)
         class_ = judgement.class_of(given.paths)
         with _candidate(self._session, given, class_) as (candidate, applied):
-            gate = touched(applied.files, protected) or paths_gate(candidate, protected)
+            gate = touched(applied.files, protected, requirements)
+            gate = gate or paths_gate(candidate, protected, requirements)
             if gate.result is not GateResult.PASS:
                 return judgement.refused(gate, started)
             try:
@@ -299,6 +307,7 @@ def _run_options(options: JudgeOptions) -> RunOptions:
         seed=options.seed,
         cookbook=None,
         forge=_no_forge,
+        sandbox=options.sandbox,
     )
 
 

@@ -20,6 +20,7 @@ REQUESTS = 12
 REPEATS = 2
 MARGIN = 1.15  # a repeat effect that is this much larger than the baseline's is no memo yet
 LEVEL = 0.001  # of accusing an honest candidate, one-sided
+LEAST = 10  # requests: among fewer, no exact test of that level can accuse anybody (2**-n)
 
 
 @dataclass(slots=True)
@@ -35,6 +36,9 @@ class Timings:
         for arm, row in rows.items():
             self.taken_s[arm].append(row)
 
+    def __len__(self) -> int:
+        return len(self.taken_s["baseline"])
+
     def effects(self, arm: str) -> NDArray[np.float64]:
         """Return float64[requests]: log of first over typical repeat, above 0 where repeats gain."""
         taken_s = np.asarray(self.taken_s[arm], dtype=np.float64)
@@ -43,12 +47,17 @@ class Timings:
         return effects
 
 
-def gate(timings: Timings) -> Gate:
+def gate(timings: Timings, wanted: int = 0) -> Gate:
     """Fail where the candidate's repeats gain more than the baseline's, beyond margin and doubt.
 
     Wilcoxon's signed-rank test, exact, of log(first/repeat) paired by request: a preempted request
-    moves one rank, not a mean. Reasons: answers_from_memory, no_memory_seen, memory_not_probed.
+    moves one rank, not a mean. Undecided where so few of `wanted` requests were new and answered
+    that nothing could be found. Reasons: answers_from_memory, no_memory_seen, requests_not_new,
+    memory_not_probed.
     """
+    if len(timings) < min(wanted, LEAST):
+        detail = f"{len(timings)} requests could be made new and were answered; {LEAST} are needed"
+        return _gate(GateResult.INCONCLUSIVE, "requests_not_new", detail)
     difference = timings.effects("candidate") - timings.effects("baseline")
     if difference.size < 2:
         return _gate(GateResult.PASS, "memory_not_probed", f"{difference.size} requests")

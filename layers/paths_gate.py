@@ -1,10 +1,14 @@
-"""Which files a candidate may not touch, and the gate that holds it to that. Pure."""
+"""Which files a candidate may not touch, and the gate that holds it to that.
+
+Pure, but for `judging_modules`, which reads the baseline's referee and metric.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import ast
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from layers.base import Candidate, ChangeClass
 from layers.evidence import Gate, GateResult
@@ -12,6 +16,11 @@ from layers.manifest import MANIFEST_PATH, Manifest
 
 OF_GIT = frozenset({".git", ".gitattributes", ".gitmodules"})
 OWNERS = ".github"
+# Who reviews, and what runs with the repository's rights: in any folder, in any case.
+OF_OWNERS = frozenset(
+    {"codeowners", ".gitlab-ci.yml", ".circleci", "jenkinsfile", "azure-pipelines.yml"}
+)
+NATIVE_FOLDER = "fvec_native"  # of native sources: built and loaded, though no step names it
 CONFIG_FILE = "config.pbtxt"
 MOST_NAMED = 8  # files in a detail
 
@@ -34,11 +43,84 @@ def protected_files(manifest: Manifest) -> tuple[str, ...]:
     )
 
 
+def judging_modules(manifest: Manifest, root: Path) -> tuple[str, ...]:
+    """Return the modules that referee and metric are made of besides, as files and globs.
+
+    Where one lies in a folder of its own, all Python files of that folder; else what it imports
+    by name and what exists beside it. `root` holds the baseline; nothing of it is executed.
+    """
+    found: set[str] = set()
+    for spec in (manifest.correctness.referee, manifest.correctness.metric):
+        file = PurePosixPath(spec.rpartition(":")[0]) if spec else None
+        if file is None:
+            continue
+        if _own_folder(file.parent, manifest):
+            found |= {f"{file.parent}/*.py", f"{file.parent}/**/*.py"}
+        else:
+            found |= _imported(file, root)
+    models = PurePosixPath(manifest.stack.models)
+    return tuple(sorted(name for name in found if models not in PurePosixPath(name).parents))
+
+
+def _own_folder(folder: PurePosixPath, manifest: Manifest) -> bool:
+    """Whether a folder holds nothing that is served or that a build step reads."""
+    if not folder.parts:
+        return False
+    served = [manifest.stack.models]
+    served += [name for step in manifest.stack.build for name in (*step.inputs, *step.outputs)]
+    others = [PurePosixPath(name) for name in served]
+    return not any(folder.is_relative_to(o) or o.is_relative_to(folder) for o in others)
+
+
+def _imported(file: PurePosixPath, root: Path) -> set[str]:
+    """Return the files beside `file` that it imports by name, and what those import."""
+    found: set[str] = set()
+    waiting = [file]
+    while waiting:
+        for name in _named_modules(root / waiting.pop()):
+            stem = file.parent.joinpath(*name)
+            for module in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
+                if str(module) not in found and module != file and (root / module).is_file():
+                    found.add(str(module))
+                    waiting.append(module)
+    return found
+
+
+def _named_modules(file: Path) -> Iterator[tuple[str, ...]]:
+    """Yield every dotted name that a file imports, and its packages; nothing of what is no Python."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = f"{node.module}." if node.module else ""
+            names = [f"{start}{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            parts = tuple(name.split("."))
+            yield from (parts[: n + 1] for n in range(len(parts)))
+
+
+def not_exercised(files: Iterable[str], manifest: Manifest) -> str | None:
+    """Say which changed files no station of a trial may ever have run, None where there is none."""
+    inputs = [name for step in manifest.stack.build for name in step.inputs]
+    known = (manifest.stack.models, NATIVE_FOLDER, *inputs)
+    found = sorted(path for path in files if not _lies_in(path, known))
+    if not found:
+        return None
+    return f"not exercised, outside stack.models and what stack.build reads: {_listed(found)}"
+
+
 def guarded(paths: Iterable[str], evaluators: Sequence[str]) -> list[str]:
     """Return the paths that no candidate may touch, sorted.
 
-    Those are git's own files, anything in `.github/`, and `evaluators`: files, folders and globs
-    of what judges the candidate, relative to the root.
+    Those are git's own files, anything in `.github/`, CODEOWNERS and the files of other CI systems
+    anywhere, and `evaluators`: files, folders and globs of what judges the candidate, relative to
+    the root.
     """
     return sorted({path for path in paths if _is_guarded(path, evaluators)})
 
@@ -46,28 +128,47 @@ def guarded(paths: Iterable[str], evaluators: Sequence[str]) -> list[str]:
 def _is_guarded(path: str, evaluators: Sequence[str]) -> bool:
     pure = PurePosixPath(path)
     parts = [part.casefold() for part in pure.parts]
-    if OF_GIT.intersection(parts) or parts[:1] == [OWNERS]:
+    if (OF_GIT | OF_OWNERS).intersection(parts) or parts[:1] == [OWNERS]:
         return True
-    places = [path, *map(str, pure.parents)]
-    return any(fnmatchcase(place, pattern) for pattern in evaluators for place in places)
+    return _lies_in(path, evaluators)
 
 
-def touched(files: Iterable[str], protected: Sequence[str]) -> Gate | None:
-    """Return the gate that fails where a file may not be touched by any candidate, else None."""
+def _lies_in(path: str, patterns: Sequence[str]) -> bool:
+    """Whether a path, or a folder that it lies in, is one of `patterns`: files, folders, globs."""
+    places = [path, *map(str, PurePosixPath(path).parents)]
+    return any(fnmatchcase(place, pattern) for pattern in patterns for place in places)
+
+
+def touched(
+    files: Iterable[str], protected: Sequence[str], requirements: str | None = None
+) -> Gate | None:
+    """Return the gate that fails where a file may not be touched by any candidate, else None.
+
+    `requirements` is what the server's environment is made of: it is the baseline's, for both arms.
+    """
+    files = list(files)
     found = guarded(files, protected)
-    if not found:
-        return None
+    if found:
+        return _gate(GateResult.FAIL, "touches_protected_files", _listed(found))
+    if requirements is not None and requirements in files:
+        detail = f"{requirements}: candidates run in the baseline's environment, so no gate sees it"
+        return _gate(GateResult.FAIL, "changes_requirements", detail)
+    return None
+
+
+def _listed(found: Sequence[str]) -> str:
     more = len(found) - MOST_NAMED
-    detail = ", ".join(found[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return _gate(GateResult.FAIL, "touches_protected_files", detail)
+    return ", ".join(found[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def paths_gate(candidate: Candidate, protected: Sequence[str]) -> Gate:
+def paths_gate(
+    candidate: Candidate, protected: Sequence[str], requirements: str | None = None
+) -> Gate:
     """Refuse no patch, one that touches what judges it, and a config change that is code."""
     files = sorted(candidate.edit.files)
     if not candidate.patch:
         return _gate(GateResult.FAIL, "no_op_edit", "")
-    refused = touched(files, protected)
+    refused = touched(files, protected, requirements)
     if refused is not None:
         return refused
     code = [f for f in files if PurePosixPath(f).name != CONFIG_FILE]

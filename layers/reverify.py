@@ -34,6 +34,7 @@ from layers.evidence import (
     VerifyReport,
 )
 from layers.judge import JudgeOptions, judge_patch
+from layers.manifest import SandboxMode
 from layers.measure import stats
 from layers.patches import MOST_BYTES
 from layers.stack import Stack
@@ -69,10 +70,10 @@ def verify_evidence(
     """
     recorded = load(evidence)
     iteration = recorded.evidence.iteration
-    with _checked_out(stack, recorded.base_commit) as root:
+    with _checked_out(stack, recorded.base_commit) as (root, weakest):
         judged = judge_patch(
             root,
-            replace(options, name=PATCH),
+            replace(options, name=PATCH, sandbox=weakest),
             recorded.patch,
             iteration.hypothesis.change_class,
             events,
@@ -182,8 +183,11 @@ def _contradiction(file: Path, what: str) -> InvalidInput:
 
 
 @contextmanager
-def _checked_out(path: Path, commit: str) -> Iterator[Path]:
-    """Check `commit` out in a folder of its own, which is removed afterwards."""
+def _checked_out(path: Path, commit: str) -> Iterator[tuple[Path, SandboxMode]]:
+    """Check `commit` out in a folder of its own, removed afterwards; yield it and the sandbox's mode.
+
+    The mode is that of the checkout as it is: what the base commit says may not be weaker.
+    """
     with Stack.open(path) as stack, tempfile.TemporaryDirectory(prefix="fvec-verify-") as folder:
         try:
             git.resolve(stack.root, commit)
@@ -193,7 +197,20 @@ def _checked_out(path: Path, commit: str) -> Iterator[Path]:
                 hint="name the stack's checkout with --stack, and fetch the branch that the pull "
                 "request is based on",
             ) from error
-        yield stack.worktree(commit, Path(folder))
+        _check_history(stack, commit)
+        yield stack.worktree(commit, Path(folder)), stack.manifest.sandbox.mode
+
+
+def _check_history(stack: Stack, commit: str) -> None:
+    """Refuse a base that the checkout does not build on: its manifest would rule, and its code run."""
+    try:
+        git.git(stack.root, "merge-base", "--is-ancestor", commit, stack.commit)
+    except ToolFailed as error:
+        raise InvalidInput(
+            f"the evidence is about commit {commit[:12]}, which the checked-out "
+            f"{stack.commit[:12]} does not build on",
+            hint="check out the branch that the pull request is based on, if you trust it",
+        ) from error
 
 
 def compare(recorded: Recorded, judged: JudgeReport) -> VerifyReport:

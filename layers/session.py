@@ -31,14 +31,14 @@ from layers.evidence import (
     ProfileRecord,
     StackRecord,
 )
-from layers.journal import JOURNAL_FILE, read
-from layers.manifest import MANIFEST_PATH, Manifest
+from layers.manifest import MANIFEST_PATH, Manifest, SandboxMode
 from layers.measure.blocks import BlockContext, rate_block
 from layers.measure.checks import ENVIRONMENT
 from layers.measure.launch import RECORDED_LIMITS, Bench, Served
 from layers.measure.load import LoadGenerator
 from layers.profiler import OUTSIDE_PYTHON, profile
 from layers.publishing import ForgeOpener
+from layers.results_folder import prepared
 from layers.sandbox.box import Sandbox
 from layers.stack import Stack
 from layers.traffic import Traffic, decode_response
@@ -66,6 +66,7 @@ class RunOptions:
     seed: int
     cookbook: Path | None
     forge: ForgeOpener
+    sandbox: SandboxMode | None = None  # the weakest that will do, whatever the manifest says
 
 
 @dataclass(frozen=True)
@@ -153,12 +154,13 @@ def open_session(
     Raises InvalidInput, Missing or ToolFailed with what to do; the repository stays untouched.
     """
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    with Stack.open(path) as stack:
+    with Stack.open(path) as stack, ExitStack() as undo:
         if afresh:
             _refuse_remote(stack.manifest)
+        _shut_in(stack, options.sandbox)
         requirements = stack.manifest.stack.requirements
         env = ensure(stack.root / requirements if requirements else None, allow_install=False)
-        out = prepared(options.out)
+        out = undo.enter_context(prepared(options.out))
         events.phase("build", f"{stack.name} at {stack.commit[:12]}")
         sandbox = Sandbox.open(stack.manifest.sandbox)
         worktree = stack.worktree(stack.commit, out / "worktrees")
@@ -335,39 +337,13 @@ def _check_configs(view: StackView) -> None:
                 raise
 
 
-def prepared(out: Path) -> Path:
-    """Return the results folder; what a finished run left there moves to `earlier/`.
-
-    That of an unfinished one is left alone: it may still be running.
-    """
-    out = out.resolve()
-    if (out / JOURNAL_FILE).exists():
-        _archive(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(
-            f"{out} cannot be made: {error.strerror}", hint="name another folder with --out DIR"
-        ) from error
-    for name in ("load", "logs", "profiles", "worktrees"):
-        shutil.rmtree(out / name, ignore_errors=True)
-    return out
-
-
-def _archive(out: Path) -> None:
-    """Move a finished run's own files aside; its forge stays, for pull requests to be updated."""
-    entries = read(out / JOURNAL_FILE)
-    if not entries or entries[-1].kind != "run_finished":
-        raise InvalidInput(
-            f"{out / JOURNAL_FILE} is of a run that did not finish, or still runs",
-            hint="give --out a new directory, or remove the old one",
-        )
-    aside = out / "earlier" / str(entries[0].data["run_id"])
-    aside.mkdir(parents=True, exist_ok=True)
-    for name in (JOURNAL_FILE, "run.json", "report.html", "logs", "profiles"):
-        if (out / name).exists():
-            shutil.rmtree(aside / name, ignore_errors=True)
-            (out / name).replace(aside / name)
+def _shut_in(stack: Stack, weakest: SandboxMode | None) -> None:
+    """Have the stack's manifest name a sandbox that is no weaker than `weakest`."""
+    modes = list(SandboxMode)  # from the strongest on
+    section = stack.manifest.sandbox
+    if weakest is not None and modes.index(section.mode) > modes.index(weakest):
+        stronger = section.model_copy(update={"mode": weakest})
+        stack.manifest = stack.manifest.model_copy(update={"sandbox": stronger})
 
 
 def _seen(view: StackView, stack: Stack) -> StackView:

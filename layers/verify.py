@@ -20,7 +20,15 @@ import numpy as np
 
 from layers import equivalence, integrity, memory_probe
 from layers.base import Candidate, Layer, StackView
-from layers.business_metric import LEAST_REQUESTS, Values, opted_in
+from layers.business_metric import (
+    LEAST_REQUESTS,
+    PER_PAIR,
+    PER_SEGMENT,
+    UnderLoad,
+    Values,
+    opted_in,
+    scoring,
+)
 from layers.errors import FvecError, Inconclusive, InvalidInput, ToolFailed
 from layers.evidence import EndToEnd, Gate, GateResult, Iteration, Look, NoiseFloor, Verdict
 from layers.gates.correctness import Comparison, Limits, compare
@@ -31,7 +39,7 @@ from layers.measure import stats
 from layers.measure.launch import Bench, DoesNotServe, Launch, MeasuredPair
 from layers.measure.load import LoadResult
 from layers.memory_probe import REQUESTS, Timings
-from layers.paths_gate import paths_gate, protected_files
+from layers.paths_gate import judging_modules, not_exercised, paths_gate, protected_files
 from layers.sandbox.box import LimitReached, Sandbox
 from layers.trial import Trial, TrialEnded, process_gain
 
@@ -76,6 +84,7 @@ class Verifier:
         self._referee = referee
         self._on_look = on_look
         self._metric = metric
+        self._under_load: UnderLoad | None = None  # of the trial under way, if an approximation
 
     def verify(self, candidate: Candidate, layer: Layer, baseline: StackView, n: int) -> Iteration:
         """Return the iteration with the verdict and all that led to it.
@@ -93,8 +102,9 @@ class Verifier:
         altered = integrity.changed(before, evaluator.digests())
         if altered:
             end = TrialEnded(Verdict.FAILED, "evaluator_changed", ", ".join(altered))
-        warning = self._bench.fresh.warning() if self._bench.fresh else None
-        trial.warnings += [warning] if warning else []
+        unseen = not_exercised(candidate.edit.files, baseline.manifest)
+        repeated = self._bench.fresh.warning() if self._bench.fresh else None
+        trial.warnings += filter(None, [unseen, repeated])
         return trial.iteration(end, time.monotonic() - started)
 
     def _end_of(
@@ -102,7 +112,8 @@ class Verifier:
     ) -> TrialEnded:
         """Run the stations; return how the trial ended."""
         try:
-            self._stations(trial, layer, baseline, patched)
+            with ExitStack() as undo:
+                self._stations(trial, layer, baseline, patched, undo)
         except TrialEnded as ended:
             return ended
         except DoesNotServe as error:
@@ -116,15 +127,29 @@ class Verifier:
     def _evaluator(self, baseline: StackView) -> integrity.Evaluator:
         """Return the files that this verdict rests on; the traffic in use is the first base's."""
         used = self._bench.load.traffic.requests.path
-        return integrity.Evaluator.of(baseline.root, self._rules.protected, [used])
+        return integrity.Evaluator.of(baseline.root, self._protected(baseline), [used])
+
+    def _protected(self, baseline: StackView) -> tuple[str, ...]:
+        """Return what no candidate may touch: the rules' files, and what judges are made of."""
+        return (*self._rules.protected, *judging_modules(baseline.manifest, baseline.root))
 
     def _stations(
-        self, trial: Trial, layer: Layer, baseline: StackView, patched: StackView
+        self,
+        trial: Trial,
+        layer: Layer,
+        baseline: StackView,
+        patched: StackView,
+        undo: ExitStack,
     ) -> None:
-        """Run the stations in order; TrialEnded leaves early."""
-        trial.pass_or_end(paths_gate(trial.candidate, self._rules.protected))
+        """Run the stations in order; TrialEnded leaves early. `undo` closes what a trial needs."""
+        requirements = baseline.manifest.stack.requirements
+        trial.pass_or_end(paths_gate(trial.candidate, self._protected(baseline), requirements))
         self._class_gate(trial)
         self._build_candidate(patched)
+        self._under_load = None
+        if trial.approximate and self._metric is not None:
+            process, traffic = self._metric(baseline), self._bench.load.traffic
+            self._under_load = undo.enter_context(scoring(process, self._bench.fresh, traffic))
         with self._launch(trial, 1, baseline, patched) as launch:
             self._correctness(trial, launch, baseline)
             self._measure(trial, launch)
@@ -133,6 +158,18 @@ class Verifier:
         with self._launch(trial, len(trial.launches) + 1, baseline, patched) as launch:
             self._commit_gate(trial, launch)
             self._confirm(trial, launch)
+        self._metric_under_load(trial, last=True)
+
+    def _metric_under_load(self, trial: Trial, *, last: bool) -> None:
+        """Hold an approximation's timed answers to the metric; before the `last` time to fail only."""
+        if self._under_load is None:
+            return
+        margin = self._bench.manifest.correctness.approximate_margin
+        if margin is None:
+            return
+        gate = self._under_load.values.gate(margin, "metric under load")
+        if last or gate.result is GateResult.FAIL:
+            trial.pass_or_end(gate)
 
     def _launch(self, trial: Trial, number: int, base: StackView, patched: StackView) -> Launch:
         self._bench.events.phase(
@@ -157,19 +194,20 @@ class Verifier:
             raise TrialEnded(Verdict.REJECTED, "build_failed", error.message) from error
 
     def _correctness(self, trial: Trial, launch: Launch, baseline: StackView) -> None:
-        """Compare outputs of recorded, salted and mutated requests; some against the referee.
+        """Compare outputs of recorded, new and mutated requests; some against the referee.
 
-        An approximation is held to its metric instead, over the recorded and salted ones.
+        An approximation is held to its metric instead, over the recorded and the new ones.
         """
         rng = np.random.default_rng(secrets.randbits(128))  # nothing that a candidate can foresee
         traffic = self._bench.load.traffic
         recorded, mutated = equivalence.probes(traffic, rng)
+        unsent = equivalence.Unsent(traffic, self._bench.fresh, rng)
         timings = Timings()
         with ExitStack() as undo:
             values = None
-            if trial.approximate and self._metric is not None:
-                values = Values(undo.enter_context(self._metric(baseline)))
-                recorded += self._salted(max(0, LEAST_REQUESTS - len(recorded)), rng)
+            if self._under_load is not None:
+                values = Values(self._under_load.values.process)
+                recorded += unsent.draw(LEAST_REQUESTS - len(recorded))
             referee = undo.enter_context(self._referee(baseline)) if self._referee else None
             observe = values.observe if values else None
             sequential = equivalence.Sequential(launch, referee, observe)
@@ -178,20 +216,15 @@ class Verifier:
                 yield from sequential.answers(recorded, refereed=equivalence.REFEREED)
                 sequential.observe = None
                 yield from sequential.answers(mutated)
-                yield from sequential.repeated(self._salted(REQUESTS, rng), timings, rng)
+                unsent.add(mutated)
+                new = unsent.draw(REQUESTS)
+                yield from sequential.repeated(new, timings, rng, REQUESTS)
 
             self._compare_probes(trial, sequential, answers())
-            trial.pass_or_end(memory_probe.gate(timings))
+            trial.pass_or_end(memory_probe.gate(timings, REQUESTS))
             margin = self._bench.manifest.correctness.approximate_margin
             if values is not None and margin is not None:
                 trial.pass_or_end(values.gate(margin))
-
-    def _salted(self, count: int, rng: np.random.Generator) -> list[bytes]:
-        """Return requests that no server has seen; none where blocks send the recording."""
-        if self._bench.fresh is None or count == 0:
-            return []
-        known = len(self._bench.load.traffic.requests)
-        return self._bench.fresh.messages(rng.integers(known, size=count))
 
     def _compare_probes(
         self,
@@ -227,10 +260,12 @@ class Verifier:
         trial.pairs.extend(pairs)
         trial.launches.append(pairs)
         self._bench.events.progress(len(pairs), wanted, "pairs of blocks")
+        self._metric_under_load(trial, last=False)
 
     def _verified(self, trial: Trial, measured: MeasuredPair) -> MeasuredPair:
         """Compare every output of a measured pair, then return it."""
-        self._verify_timed(trial, measured.results["baseline"], measured.results["candidate"])
+        results = measured.results
+        self._verify_timed(trial, results["baseline"], results["candidate"], PER_PAIR)
         return measured
 
     def _compare(
@@ -245,10 +280,15 @@ class Verifier:
             referee_required=not timed,
         )
 
-    def _verify_timed(self, trial: Trial, baseline: LoadResult, candidate: LoadResult) -> None:
-        """Compare every output of two timed blocks."""
+    def _verify_timed(
+        self, trial: Trial, baseline: LoadResult, candidate: LoadResult, scored: int
+    ) -> None:
+        """Compare every output of two timed blocks; score up to `scored` of an approximation's."""
         comparison = self._compare(trial, equivalence.timed(baseline, candidate), timed=True)
         trial.outputs_compared += baseline.completed
+        passed = all(gate.result is GateResult.PASS for gate in comparison.gates)
+        if passed and self._under_load is not None:
+            self._under_load.score(baseline, candidate, equivalence.outputs, scored)
         for result in (baseline, candidate):
             result.discard()
         for gate in comparison.gates:
@@ -291,7 +331,7 @@ class Verifier:
         for old, new in zip(
             recorded.results["baseline"], recorded.results["candidate"], strict=True
         ):
-            self._verify_timed(trial, old, new)
+            self._verify_timed(trial, old, new, PER_SEGMENT)
         trial.load_test, gate = load_test(
             recorded, self._bench.manifest.slo.p99_ms, traffic.rate, count
         )

@@ -71,6 +71,15 @@ class Peer:
     def cpu_seconds(self) -> dict[str, float]:
         return {"tritonserver": 0.001 * len(self.seen)}
 
+    def all_cpu_seconds(self) -> float:
+        return sum(self.cpu_seconds().values())
+
+    def pinned(self) -> None:
+        return None
+
+    def strayed(self) -> None:
+        return None
+
     def alive(self) -> None:
         return None
 

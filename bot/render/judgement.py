@@ -28,6 +28,7 @@ MEANINGS: Mapping[str, str] = {
 }
 REASONS: Mapping[str, str] = {
     "touches_protected_files": "the patch changes what judges it, or what belongs to the owners",
+    "changes_requirements": "the packages of the server stay the baseline's: judge their change apart",
     "no_op_edit": "the patch changes nothing",
     "config_change_is_a_code_patch": "class config is for config.pbtxt files alone",
     "approximate_not_allowed": "the manifest does not opt in to approximate changes",
@@ -42,6 +43,12 @@ REASONS: Mapping[str, str] = {
     "output_missing": "an output is missing",
     "worse_than_referee_allows": "the error against the float64 referee grew too much",
     "metric_worse": "the business metric may have fallen by more than the margin",
+    "requests_not_new": "too few requests were left that the stack had not seen",
+    "too_few_answers": "too few answers for the business metric",
+    "works_while_idle": "it uses the CPU while the other arm is measured",
+    "leaves_its_cpus": "it runs on other CPUs than the baseline may use",
+    "model_did_not_run": "a model ran less often than in the baseline",
+    "served_from_cache": "answers came from the server's cache",
     "answers_from_memory": "a repeated request is faster than a new one: content is remembered",
     "slower": "the change is slower",
     "below_noise_floor": "the gain cannot be told from the noise of this machine",

@@ -37,6 +37,7 @@ class Cell:
     logs: Path
     cpu: int  # that both arms are pinned to
     spin: bool  # whether the parent has another CPU to wait on
+    hash_seed: int = 0  # of str and bytes, the same in all processes of a launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class Answer:
     waited_s: float  # it or we were ready to run, but others had the CPU
     body: bytes  # of the outputs; empty where it raised
     raised: str | None = None
+    fetch_s: float = 0.0  # from asking for the outputs to having them, less what others took
+    fetch_cpu_s: float = 0.0  # of all its threads meanwhile
 
     @property
     def busy_s(self) -> float:
@@ -68,9 +71,10 @@ class Answer:
         return codec.decode(self.body)
 
 
-def environment(python: Path) -> dict[str, str]:
+def environment(cell: Cell) -> dict[str, str]:
     """Return what every process sees: nothing of ours, one thread, a home that is empty."""
-    return {**scrubbed_environment(path_first=python.parent, home=Path("/")), **ONE_THREAD}
+    scrubbed = scrubbed_environment(path_first=cell.python.parent, home=Path("/"))
+    return {**scrubbed, **ONE_THREAD, "PYTHONHASHSEED": str(cell.hash_seed)}
 
 
 def confinement(cell: Cell, spec: Spec) -> Confinement:

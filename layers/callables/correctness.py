@@ -12,8 +12,9 @@ from typing import NoReturn
 
 from layers.base import ChangeClass
 from layers.callables import codec, probes
+from layers.callables.audit import Sample
 from layers.callables.cases import Case
-from layers.callables.cell import Answer, Ended
+from layers.callables.cell import Answer, Ended, Loaded
 from layers.callables.codec import CodecError, Tree
 from layers.callables.compare import Answers, Judge, gate
 from layers.callables.maker import Drawn, ours
@@ -21,7 +22,7 @@ from layers.callables.process import Process
 from layers.callables.snapshot import MODULE
 from layers.callables.station import Record, Stopped
 from layers.errors import InvalidInput
-from layers.evidence import GateResult, Verdict
+from layers.evidence import Gate, GateResult, Verdict
 
 MOST_KEPT_BYTES = 1 << 28  # of results that a process holds to the end
 FRAME_ROOM = 1 << 22  # bytes that an answer may have beyond eight times the reference's
@@ -38,7 +39,7 @@ class Calls:
     candidate_s: list[float] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # bytes of the outputs' leaves
     row_bytes: list[int] = field(default_factory=list)  # of inputs with one row per example
-    scored: list[tuple[Drawn, Tree, Tree]] = field(default_factory=list)
+    scored: list[Sample] = field(default_factory=list)
 
 
 class Correctness:
@@ -157,7 +158,7 @@ class Correctness:
         if case.timed:
             self.calls.reference_s.append(old.busy_s)
             self.calls.candidate_s.append(new.busy_s)
-            self.calls.scored.append((case.inputs, reference, candidate))
+            self.calls.scored.append(Sample(case.inputs, reference, candidate))
         if not self.calls.sizes:
             self.calls.row_bytes = _row_bytes(case.inputs)
             self.calls.sizes = [x.array.nbytes for _, x in codec.leaves(reference)][:64]
@@ -245,6 +246,20 @@ def own_changes(
         return sorted(new - old)
     shared = sorted(n for n in new & old if "." in n or n.endswith("hook") or n.startswith(MODULE))
     return sorted(new - old) + shared
+
+
+def loads_gate(old: Loaded, new: Loaded, reference: Process, candidate: Process) -> Gate:
+    """Hold what loading the candidate did to its process to what loading the reference did."""
+    changed = own_changes(new.changes, old.changes, candidate, reference)
+    if changed:
+        detail = f"by the import: {', '.join(changed[:5])}"
+        return gate("loads", GateResult.FAIL, "global_state_changed", detail)
+    threads, processes = candidate.threads(), candidate.processes()
+    if threads > reference.threads():
+        return gate("loads", GateResult.FAIL, "starts_threads", f"{threads} after the import")
+    if processes > reference.processes():
+        return gate("loads", GateResult.FAIL, "starts_processes", "they run after the import")
+    return gate("loads", GateResult.PASS, "loads")
 
 
 def _outputs(process: Process, answer: Answer) -> Tree:

@@ -13,16 +13,17 @@ import os
 import secrets
 import tempfile
 import time
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from layers.base import ChangeClass
 from layers.callables import correctness, timing
+from layers.callables.audit import Audit
 from layers.callables.cases import METRIC_DRAWS, REPEATS, Cases
 from layers.callables.ceilings import copy_floor_gate
-from layers.callables.cell import Cell, Ended, Loaded
+from layers.callables.cell import Cell, Ended
 from layers.callables.compare import gate
 from layers.callables.correctness import Correctness
 from layers.callables.machine import aside, environment, quietest
@@ -41,7 +42,6 @@ from layers.evidence import (
     Pair,
     Verdict,
 )
-from layers.gates.metric import non_inferior
 from layers.measure import stats
 from layers.sandbox.box import Sandbox
 
@@ -98,7 +98,7 @@ def judge_callable(options: CallableOptions, events: Events) -> JudgeReport:
         warnings=record.warnings,
         environment=environment(sandbox, record, cpu),
         seed=seed,
-        reproduce=_reproduce(options, seed),
+        reproduce=options.reproduce(seed),
         wall_s=time.monotonic() - started,
     )
 
@@ -142,6 +142,8 @@ class _Judgement:
         self._calls = 0  # of each arm in a pair
         self._launches = 0
         self._outside: list[timing.Outside] = []  # of every launch of the candidate
+        self._audit = Audit(options.change_class, options.margin)
+        self._audits: list[Gate] = []  # of all launches so far
         self._limit_s = 60.0
         self.station = "loads"
 
@@ -160,7 +162,7 @@ class _Judgement:
 
     def _correctness(self, inputs: Process) -> None:
         self._events.phase("correctness", "the same inputs in both, by kinds of content")
-        with Cast(self._cell, "correctness") as cast:
+        with self._cast("correctness") as cast:
             reference = cast.start("reference", self._specs.reference)
             candidate = cast.start("candidate", self._specs.candidate)
             referee = self._start_referee(cast)
@@ -177,6 +179,11 @@ class _Judgement:
             )
             self._timeable(reference, candidate)
 
+    def _cast(self, attempt: str) -> Cast:
+        """Return what starts processes that hash alike, as nobody can know before."""
+        hash_seed = int(self._rng.integers(1, 1 << 32))
+        return Cast(replace(self._cell, hash_seed=hash_seed), attempt)
+
     def _start_referee(self, cast: Cast) -> Process | None:
         """Start the float64 referee: the one that is named, else the reference itself."""
         if self._options.change_class is not ChangeClass.REORDER:
@@ -192,7 +199,7 @@ class _Judgement:
         self._preload = [name for name in ("torch",) if name in old.versions]
         candidate.time_limit_s = LOAD_LIMIT_S + LOAD_FACTOR * took_s
         new = candidate.load(self._preload)
-        self._record.take(_loads_gate(old, new, reference, candidate))
+        self._record.take(correctness.loads_gate(old, new, reference, candidate))
 
     def _check(self, station: Correctness, cast: Cast) -> None:
         """Run the cases, then what only all of them together can say."""
@@ -227,12 +234,8 @@ class _Judgement:
             )
         metric = cast.start("metric", self._specs.metric)
         ours(lambda: metric.load(self._preload))
-        scores: tuple[list[float], list[float]] = ([], [])
-        for inputs, *outputs in station.calls.scored:
-            for arm, tree in zip(scores, outputs, strict=True):
-                named = tree if isinstance(tree, dict) else {"output": tree}
-                arm.append(ours(partial(metric.score, inputs, named)))
-        return non_inferior(*scores, self._options.margin).gate
+        audit = Audit(self._options.change_class, self._options.margin)
+        return audit.metric(station.calls.scored, metric)
 
     def _timeable(self, reference: Process, candidate: Process) -> None:
         """Refuse what a clock cannot tell: memories, calls near the harness' own time."""
@@ -273,7 +276,7 @@ class _Judgement:
         started = time.monotonic()
         self._launches += 1
         number = self._launches - NOISE_LAUNCHES
-        with Cast(self._cell, f"launch-{self._launches}") as cast:
+        with self._cast(f"launch-{self._launches}") as cast:
             arms = self._arms(cast, noise=noise)
             launch = timing.Launch(
                 arms, self._maker, self._rng, self._options.change_class, self._record
@@ -283,12 +286,35 @@ class _Judgement:
             for n in range(count):
                 pairs.append(launch.pair(number, n + 1, self._calls))
                 self._events.progress(n + 1, count, "pairs")
+            if not noise:
+                self._audited(launch, cast)
         self._record.outputs_compared += launch.compared
-        if not noise:
-            self._outside.append(launch.outside)
-            self._record.take(timing.outside_gate(self._outside))
         self._launch_s = time.monotonic() - started
         return pairs
+
+    def _audited(self, launch: timing.Launch, cast: Cast) -> None:
+        """Hold a launch to what its pairs do not say; what passes is kept once all are over."""
+        self._outside.append(launch.outside)
+        old_s, new_s = (float(np.median(launch.call_s[arm])) for arm in timing.ARMS)
+        floor = copy_floor_gate(self._input_bytes + self._output_bytes, new_s, old_s)
+        found = [
+            timing.company_gate(self._outside),
+            timing.outside_gate(self._outside),
+            floor.model_copy(update={"name": "timed floor"}),
+        ]
+        referee = self._start_referee(cast)
+        if referee is not None:
+            ours(lambda: referee.load(self._preload))
+            found.append(self._audit.referee(launch.samples, referee))
+        if self._specs.metric is not None and launch.samples:
+            metric = cast.start("metric", self._specs.metric)
+            ours(lambda: metric.load(self._preload))
+            timed = self._audit.metric(launch.samples, metric)
+            found.append(timed.model_copy(update={"name": "timed metric"}))
+        for answer in found:
+            if answer.result is GateResult.FAIL:
+                self._record.take(answer)
+        self._audits = found
 
     def _arms(self, cast: Cast, *, noise: bool) -> dict[timing.Arm, Process]:
         """Start both arms in random order; the reference is both of them for the noise."""
@@ -337,6 +363,8 @@ class _Judgement:
         """Measure four fresh pairs: the gain that is printed. It must be positive."""
         self._events.phase("confirm", f"{CONFIRM_PAIRS} fresh pairs")
         self._record.confirm = self._launch()
+        for answer in self._audits:
+            self._record.take(answer)
         pairs = self._record.confirm
         gain = stats.confirm([float(np.log(pair.throughput_ratio)) for pair in pairs], noise)
         cpu = stats.ratio_ci([pair.cpu_ratio for pair in pairs])
@@ -364,33 +392,6 @@ def _settings(inputs: Process) -> Settings:
     return Settings.of(ours(inputs.load).attributes)
 
 
-def _loads_gate(old: Loaded, new: Loaded, reference: Process, candidate: Process) -> Gate:
-    """Hold what loading the candidate did to its process to what loading the reference did."""
-    changed = correctness.own_changes(new.changes, old.changes, candidate, reference)
-    if changed:
-        detail = f"by the import: {', '.join(changed[:5])}"
-        return gate("loads", GateResult.FAIL, "global_state_changed", detail)
-    threads, processes = candidate.threads(), candidate.processes()
-    if threads > reference.threads():
-        return gate("loads", GateResult.FAIL, "starts_threads", f"{threads} after the import")
-    if processes > reference.processes():
-        return gate("loads", GateResult.FAIL, "starts_processes", "they run after the import")
-    return gate("loads", GateResult.PASS, "loads")
-
-
 def _folder(path: Path) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     return path
-
-
-def _reproduce(options: CallableOptions, seed: int) -> list[str]:
-    """Return the command that judges again."""
-    argv = ["fvec", "judge", "--reference", options.reference, "--candidate", options.candidate]
-    argv += ["--inputs", options.inputs, "--class", options.change_class.value]
-    for flag, value in (
-        ("--referee", options.referee),
-        ("--metric", options.metric),
-        ("--margin", options.margin),
-    ):
-        argv += [flag, str(value)] if value is not None else []
-    return [*argv, "--seed", str(seed)]

@@ -87,11 +87,11 @@ class Maker:
             if may_fail:
                 return None
             raise InvalidInput(f"{self._process.spec.text} raises {raised}", hint=_HINT)
-        drawn = _drawn(body)
-        missing = [name for name in self.settings.state if name not in drawn]
+        found = drawn(body)
+        missing = [name for name in self.settings.state if name not in found]
         if missing:
             raise InvalidInput(f"make.state names {missing[0]!r}, which no draw has", hint=_HINT)
-        return drawn
+        return found
 
     def varying(self) -> bytes:
         """Return the body of the arguments that change from call to call, at the timed size."""
@@ -112,7 +112,7 @@ class Maker:
         return ours(lambda: self._process.draw(seed, batch, self.settings.state, parts))
 
 
-def _drawn(body: bytes) -> Drawn:
+def drawn(body: bytes) -> Drawn:
     """Return the arguments of a draw: leaves by name; the kinds of arrays are plain."""
     try:
         tree = codec.decode(body)

@@ -17,6 +17,7 @@ from layers.callables.cell import CHILD, Answer, Cell, Ended, How, Loaded, confi
 from layers.callables.codec import Tree
 from layers.callables.spec import Spec
 from layers.errors import FvecError, ToolFailed
+from layers.manifest import SandboxMode
 from layers.programs import tail
 from layers.sandbox.base import Ending
 
@@ -58,7 +59,7 @@ class Process:
                 self._jail = cell.sandbox.start(
                     [str(cell.python), "-u", "-P", "-s", str(CHILD)],
                     cwd=spec.folder,
-                    env=environment(cell.python),
+                    env=environment(cell),
                     confinement=confinement(cell, spec),
                     stdin=theirs_in,
                     stdout=theirs_out,
@@ -114,9 +115,20 @@ class Process:
         except OSError:
             raise self._gone() from None
 
-    def group_cpu_s(self) -> float:
-        """Return the CPU time of all processes of the sandbox."""
-        return self._jail.cpu_seconds()
+    def others_cpu_s(self) -> float:
+        """Return the CPU time of what the process started, as other processes, so far.
+
+        Without a control group: of those that live, and of those that somebody waited for.
+        """
+        others_s = self._jail.cpu_seconds() - self.cpu_s()
+        if self._cell.sandbox.mode is SandboxMode.STRICT:
+            return others_s
+        try:
+            fields = _stat_fields(os.pread(self._stat, 512, 0))
+            init = _stat_fields(Path(f"/proc/{int(fields[1])}/stat").read_bytes())
+        except (OSError, IndexError):
+            raise self._gone() from None
+        return others_s + _reaped_s(fields) + _reaped_s(init)
 
     def threads(self) -> int:
         """Return how many threads the process has now."""
@@ -178,8 +190,13 @@ class Process:
         wall_s = time.perf_counter() - started
         own_s = _waited_s(self._own) - own_s
         after = self.rest()
+        fetched = time.perf_counter()
+        own_after_s = _waited_s(self._own)
         self._send(b"F")
         code, body = self._receive(b"V", b"X", b"U")
+        fetch_s = time.perf_counter() - fetched - (_waited_s(self._own) - own_after_s)
+        end = self.rest()
+        fetch_cpu_s = end[0] - after[0]
         if code == b"U":
             reason = body.decode("utf-8", "replace")[:500]
             raise Ended(self.role, "dtype_differs", f"it returned what cannot travel: {reason}")
@@ -190,6 +207,8 @@ class Process:
             after[1] - waited_s + own_s,
             b"" if code == b"X" else body,
             raised,
+            max(fetch_s - (end[1] - after[1]), fetch_cpu_s),
+            fetch_cpu_s,
         )
 
     def rest(self) -> tuple[float, float]:
@@ -354,6 +373,16 @@ class Process:
         return self._gone()
 
 
+def _stat_fields(stat: bytes) -> list[bytes]:
+    """Return the fields of a process' stat from its state on: the name before may hold anything."""
+    return stat.rpartition(b")")[2].split()
+
+
+def _reaped_s(fields: Sequence[bytes]) -> float:
+    """Return the CPU time of the children that a process waited for (cutime and cstime, proc(5))."""
+    return (int(fields[13]) + int(fields[14])) / _TICKS
+
+
 def _waited_s(schedstat: int) -> float:
     """Return how long a thread was ready to run and did not, so far."""
     return int(os.pread(schedstat, 128, 0).split()[1]) / 1e9
@@ -361,3 +390,4 @@ def _waited_s(schedstat: int) -> float:
 
 _GO, _NO_OP = codec.FRAME.pack(b"G", 0), codec.FRAME.pack(b"N", 0)
 _DYING_S = 2.0
+_TICKS = os.sysconf("SC_CLK_TCK")

@@ -36,10 +36,10 @@ class Spec:
             file = (base / place).resolve()
             if not file.is_file():
                 raise InvalidInput(f"{what}: there is no file {place}", hint=_HINT)
-            return cls(text, file.parent, file, None, function)
+            return cls(text, _own_folder(file.parent, what), file, None, function)
         if not _MODULE.fullmatch(place):
             raise InvalidInput(f"{what}: {place!r} is no module", hint=_HINT)
-        return cls(text, base.resolve(), None, place, function)
+        return cls(text, _own_folder(base.resolve(), what), None, place, function)
 
     def order(self, preload: Sequence[str]) -> dict[str, object]:
         """Return what the process of this function is told."""
@@ -50,3 +50,17 @@ class Spec:
             "function": self.function,
             "preload": list(preload),
         }
+
+
+def _own_folder(folder: Path, what: str) -> Path:
+    """Return the folder, which the candidate is going to see whole.
+
+    Raises InvalidInput where that would show it the user's home.
+    """
+    home = Path.home().resolve()
+    if home.is_relative_to(folder):
+        raise InvalidInput(
+            f"{what}: the folder of the function holds all of your home",
+            hint="put the function in a folder of its own: the code under judgement sees all of it",
+        )
+    return folder

@@ -14,7 +14,7 @@ from layers.callables.process import Process
 from layers.callables.spec import Spec
 from layers.errors import InvalidInput
 from layers.evidence import EndToEnd, Gate, GateResult, Look, NoiseFloor, OutputRow, Pair, Verdict
-from layers.manifest import SandboxSection
+from layers.manifest import SandboxMode, SandboxSection
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,20 @@ class CallableOptions:
     budget_s: float = 600.0
     logs: Path | None = None  # a folder to keep what the processes print
     folder: Path | None = None  # that specs are relative to; None: the current one
+
+    def reproduce(self, seed: int) -> list[str]:
+        """Return the command that judges again, with the same seed."""
+        argv = ["fvec", "judge", "--reference", self.reference, "--candidate", self.candidate]
+        argv += ["--inputs", self.inputs, "--class", self.change_class.value]
+        for flag, value in (
+            ("--referee", self.referee),
+            ("--metric", self.metric),
+            ("--margin", self.margin),
+        ):
+            argv += [flag, str(value)] if value is not None else []
+        if self.sandbox.mode is not SandboxMode.STRICT:
+            argv += ["--sandbox-mode", self.sandbox.mode.value]
+        return [*argv, "--seed", str(seed)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ from layers.measure.fresh import RequestSet
 from layers.measure.load import LoadGenerator, LoadResult
 from layers.measure.records import OK
 
+READING_S = 1e-3  # two clocks of the same processes differ by less
+
 
 class Deployment(Protocol):
     """What a block needs of a running stack; `layers.triton.server.Deployment` has it."""
@@ -39,6 +41,9 @@ class Deployment(Protocol):
 
     def cpu_seconds(self) -> Mapping[str, float]:
         """Return the CPU seconds used so far, by process."""
+
+    def all_cpu_seconds(self) -> float:
+        """Return the CPU seconds used so far by all processes, ended and unnamed ones included."""
 
     def alive(self) -> None:
         """Raise ToolFailed when a process of the stack died or was stopped."""
@@ -56,6 +61,7 @@ class BlockContext:
     # int64[requests of the traffic]: bytes below which a response is short; None: only empty ones
     least_bytes: NDArray[np.int64] | None = None
     requests: RequestSet | None = None  # what orders count in; None: the recording
+    idle: Deployment | None = None  # the other arm, if it runs beside this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,8 @@ class _Usage:
     generator_s: float
     own_s: float
     server_s: Mapping[str, float]
+    all_s: float  # of the measured arm: `server_s`, and whatever else runs in it
+    idle_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,8 @@ class _Spent:
     started_at: float  # seconds since the Unix epoch
     generator_cores: float
     neighbour_cores: float
+    server_cores: float
+    idle_cores: float | None
     server_s: dict[str, float]
 
 
@@ -95,6 +105,7 @@ def work_block(
     result, spent = _under_load(
         deployment,
         load,
+        context.idle,
         lambda: load.closed(deployment.grpc, order, in_flight, requests=context.requests),
     )
     block = _block("work", _facts(result, spent, context), result, spent, context)
@@ -119,6 +130,7 @@ def rate_block(
     result, spent = _under_load(
         deployment,
         load,
+        context.idle,
         lambda: load.open(deployment.grpc, order, arrivals_s, requests=context.requests),
     )
     done_s = result.records["done_s"][result.records["code"] == OK]
@@ -149,13 +161,16 @@ def exponential_arrivals(rng: np.random.Generator, rate: float, count: int) -> N
 
 
 def _under_load(
-    deployment: Deployment, load: LoadGenerator, run: Callable[[], LoadResult]
+    deployment: Deployment,
+    load: LoadGenerator,
+    idle: Deployment | None,
+    run: Callable[[], LoadResult],
 ) -> tuple[LoadResult, _Spent]:
     """Run a block of load between two readings of the CPU clocks."""
     deployment.alive()
-    before = _usage(deployment, load)
+    before = _usage(deployment, load, idle)
     result = run()
-    spent = _spent(before, _usage(deployment, load))
+    spent = _spent(before, _usage(deployment, load, idle))
     deployment.alive()
     return result, spent
 
@@ -193,6 +208,8 @@ def _block(
         wall_s=result.wall_s,
         rate=result.completed / result.wall_s if result.wall_s > 0 else 0.0,
         cpu_s=spent.server_s,
+        server_cpu=spent.server_cores,
+        idle_cpu=spent.idle_cores,
         generator_cpu=spent.generator_cores,
         lag_p99_ms=result.lag_p99_ms,
         neighbour_cpu=spent.neighbour_cores,
@@ -207,8 +224,8 @@ def _short_outputs(result: LoadResult, least_bytes: NDArray[np.int64] | None) ->
     return int(np.count_nonzero(answered["length"] < least))
 
 
-def _usage(deployment: Deployment, load: LoadGenerator) -> _Usage:
-    """Read the clocks of the machine, the server, the generator and this process."""
+def _usage(deployment: Deployment, load: LoadGenerator, idle: Deployment | None) -> _Usage:
+    """Read the clocks of the machine, both arms, the generator and this process."""
     times = psutil.cpu_times()
     # User time already holds guest time; waiting for a disk is idleness.
     busy_s = times.user + times.nice + times.system + times.irq + times.softirq + times.steal
@@ -220,6 +237,8 @@ def _usage(deployment: Deployment, load: LoadGenerator) -> _Usage:
         generator_s=load.cpu_seconds(),
         own_s=own.user + own.system,
         server_s=dict(deployment.cpu_seconds()),
+        all_s=deployment.all_cpu_seconds(),
+        idle_s=None if idle is None else idle.all_cpu_seconds(),
     )
 
 
@@ -230,7 +249,20 @@ def _spent(before: _Usage, after: _Usage) -> _Spent:
         name: max(0.0, used_s - before.server_s.get(name, 0.0))
         for name, used_s in after.server_s.items()
     }
+    named_s = sum(server_s.values())
+    all_s = max(named_s, after.all_s - before.all_s)
+    if all_s - named_s > READING_S:
+        server_s["other"] = server_s.get("other", 0.0) + all_s - named_s
     generator_s = after.generator_s - before.generator_s
-    ours_s = sum(server_s.values()) + generator_s + after.own_s - before.own_s
-    neighbour_s = max(0.0, after.busy_s - before.busy_s - ours_s)
-    return _Spent(before.at, generator_s / wall_s, neighbour_s / wall_s, server_s)
+    idle_s = None
+    if before.idle_s is not None and after.idle_s is not None:
+        idle_s = max(0.0, after.idle_s - before.idle_s)
+    ours_s = all_s + (idle_s or 0.0) + generator_s + after.own_s - before.own_s
+    return _Spent(
+        started_at=before.at,
+        generator_cores=generator_s / wall_s,
+        neighbour_cores=max(0.0, after.busy_s - before.busy_s - ours_s) / wall_s,
+        server_cores=all_s / wall_s,
+        idle_cores=None if idle_s is None else idle_s / wall_s,
+        server_s=server_s,
+    )

@@ -22,10 +22,11 @@ from layers.errors import FvecError, Inconclusive, InvalidInput, ToolFailed
 from layers.events import Events
 from layers.evidence import Block, Pair
 from layers.manifest import Manifest
-from layers.measure import counters, tally
+from layers.measure import conduct, counters, tally
 from layers.measure.blocks import BlockContext, rate_block, work_block
 from layers.measure.ceilings import Ceilings, above, near_floor
-from layers.measure.checks import ENVIRONMENT, Limits
+from layers.measure.checks import Limits
+from layers.measure.conduct import Fault
 from layers.measure.fresh import Fresh, RequestSet
 from layers.measure.load import LoadGenerator, LoadResult
 from layers.sandbox.box import LimitReached, Sandbox
@@ -177,6 +178,7 @@ class Launch:
         self._arms: dict[Arm, Served] = {}
         self._pairs = 0
         self._void = 0
+        self._measured: list[Block] = []
         self._warnings = warnings if warnings is not None else []
 
     def __enter__(self) -> Self:
@@ -276,6 +278,7 @@ class Launch:
             position=1 if position == 1 else 2,
             limits=limits,
             requests=requests,
+            idle=_beside(self._arms["candidate" if arm == "baseline" else "baseline"]),
         )
 
     def _pair(self, order: NDArray[np.int64]) -> MeasuredPair | None:
@@ -291,7 +294,7 @@ class Launch:
         if self._any_void(both.blocks, both.results):
             return None
         self._refuse_impossible(both)
-        return MeasuredPair(_ratios(both.blocks), both.blocks, both.results)
+        return MeasuredPair(conduct.ratios(both.blocks), both.blocks, both.results)
 
     def _segment(
         self, recorded: Recorded, order: NDArray[np.int64], arrivals_s: NDArray[np.float64]
@@ -323,18 +326,41 @@ class Launch:
             context = self._context(arm, position, requests, limits)
             try:
                 before = tally.counts(served)
+                self._check_cpus()
                 block, both.results[arm] = measure(served, context)
+                self._check_cpus()
                 ran = tally.since(served, before)
             except ToolFailed as error:
-                if arm == "candidate" and (death := _death(served)):
-                    reason = _limit(death) or _limit(error) or "died_under_load"
-                    raise DoesNotServe(death.message, reason) from error
+                self._blame_death(arm, error)
                 raise
             both.ran[arm] = ran
             rows = {name: counts.inferences for name, counts in sorted(ran.items())}
             both.blocks[arm] = block.model_copy(update={"inferences": rows})
             self._bench.on_block(both.blocks[arm])
+            self._check_conduct(both.blocks[arm])
         return both
+
+    def _blame_death(self, measured: Arm, error: ToolFailed) -> None:
+        """Raise DoesNotServe where a block broke because the candidate runs no longer."""
+        death = _death(self._arms["candidate"])
+        if death is None or (measured == "baseline" and _death(self._arms["baseline"])):
+            return
+        reason = _limit(death) or _limit(error) or "died_under_load"
+        raise DoesNotServe(death.message, reason) from error
+
+    def _check_cpus(self) -> None:
+        """End what may run where it was not pinned to, on either arm, measured or idle."""
+        for arm in ARMS:
+            beside = _beside(self._arms[arm])
+            if beside is not None and (strayed := beside.strayed()):
+                _blame(Fault(arm, "leaves_its_cpus", f"left its CPUs: {strayed}"))
+
+    def _check_conduct(self, block: Block) -> None:
+        """End what worked while it was not asked to, or beyond the CPUs that it was given."""
+        self._measured.append(block)
+        served = _beside(self._arms[block.arm])
+        _blame(conduct.leaves_its_cpus(block, served.pinned() if served else None))
+        _blame(conduct.works_while_idle(self._measured))
 
     def _refuse_impossible(self, both: _Both) -> None:
         """End what a block cannot have measured: models that did not run, ceilings exceeded."""
@@ -366,7 +392,7 @@ class Launch:
             return False
         for result in results.values():
             result.discard()
-        _check_arm_faults(blocks)
+        _blame(conduct.failed(blocks))
         self._void += 1
         self._bench.events.note(f"a pair is void and is measured again: {reasons[0]}")
         if self._void > MAX_VOID:
@@ -391,25 +417,15 @@ def _limit(error: FvecError) -> str | None:
     return error.reason.value if isinstance(error, LimitReached) else None
 
 
-def _check_arm_faults(blocks: dict[Arm, Block]) -> None:
-    """Raise where a void block is its arm's own fault."""
-    for arm in ARMS:
-        block = blocks[arm]
-        if block.void is None or block.void in ENVIRONMENT:
-            continue
-        told = f"{block.errors} of {block.requests} requests failed: {block.void}"
-        if arm == "baseline":
-            raise ToolFailed(f"the baseline broke under load: {told}")
-        raise DoesNotServe(told, reason=f"{block.void}_under_load")
+def _beside(served: Served) -> Deployment | None:
+    """Return an arm of our own; a user's server is both arms at once, and nothing is beside it."""
+    return None if isinstance(served, RemoteDeployment) else served
 
 
-def _ratios(blocks: dict[Arm, Block]) -> Pair:
-    """Return candidate-over-baseline throughput and baseline-over-candidate CPU per request."""
-    base, cand = blocks["baseline"], blocks["candidate"]
-    cpu = {arm: sum(block.cpu_s.values()) / block.completed for arm, block in blocks.items()}
-    return Pair(
-        launch=base.launch,
-        pair=base.pair,
-        throughput_ratio=cand.rate / base.rate,
-        cpu_ratio=cpu["baseline"] / cpu["candidate"],
-    )
+def _blame(fault: Fault | None) -> None:
+    """Raise what an arm's fault calls for: a candidate's ends its trial, a baseline's the run."""
+    if fault is None:
+        return
+    if fault.arm == "baseline":
+        raise ToolFailed(f"the baseline {fault.detail}")
+    raise DoesNotServe(f"the candidate {fault.detail}", reason=fault.reason)

@@ -35,6 +35,7 @@ from layers.measure.records import (
     SPANS_FILE,
 )
 from layers.traffic import Traffic
+from layers.triton.client import MAX_RESPONSE_BYTES
 
 GENERATOR = Path(__file__).with_name("generator.py")
 MAX_SLOTS = 1000  # gRPC under gevent runs at most 1024 calls at a time
@@ -42,6 +43,7 @@ START_S = 60.0
 STOP_S = 10.0
 ANSWER_MARGIN_S = 30.0  # beyond a block's own deadline before the generator counts as hung
 MAX_ANSWER_BYTES = 1 << 20
+MAX_SPOOL_BYTES = 4 << 30  # of a block's answers; what comes after it is an error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +97,8 @@ class _Command:
     request_deadline_s: float
     block_deadline_s: float
     requests: str | None  # a file of requests to send instead of the recording
+    answer_bytes: int  # the largest answer that is taken
+    spool_bytes: int  # what all answers may take on disk
 
 
 class LoadGenerator:
@@ -215,7 +219,8 @@ class LoadGenerator:
         if requests is not None:
             np.save(folder / SPANS_FILE, spans)
         source = str(requests.path.resolve()) if requests else None
-        command = _Command(str(folder.resolve()), address, users, *deadlines_s, source)
+        sizes = (MAX_RESPONSE_BYTES, MAX_SPOOL_BYTES)
+        command = _Command(str(folder.resolve()), address, users, *deadlines_s, source, *sizes)
         answer = self._exchange(asdict(command), command.block_deadline_s + ANSWER_MARGIN_S)
         if "error" in answer:
             raise ToolFailed(f"the load generator could not run a block: {answer['error']}")

@@ -35,7 +35,6 @@ from layers.measure.records import (
 
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
 CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_http_proxy", 0),
 )
@@ -43,6 +42,7 @@ CONNECT_S = 3.0
 LEAD_S = 0.05  # between the last user's start and the first scheduled send
 STOP_S = 5.0
 MAX_MESSAGES = 5
+SPOOL_FULL = int(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0])
 MAX_MESSAGE_CHARS = 300
 
 logging.getLogger("locust").setLevel(logging.ERROR)  # it warns of a fast ramp, which is wanted
@@ -62,6 +62,8 @@ class Plan:
     request_deadline_s: float
     block_deadline_s: float  # since the block's start
     requests: str | None  # a file to send from instead of the recording; its spans are in `folder`
+    answer_bytes: int  # the largest answer that is taken
+    spool_bytes: int  # what all answers may take on disk; what comes later is an error
 
 
 class RequestMap:
@@ -96,7 +98,7 @@ class Block:
             np.load(arrivals).tolist() if arrivals.exists() else None
         )
         self._requests, self._call, self._spool = requests, call, spool
-        self._deadline_s = plan.request_deadline_s
+        self._deadline_s, self._spool_bytes = plan.request_deadline_s, plan.spool_bytes
         self._next, self._left, self._spooled = 0, len(self._order), 0
         self._start_s = 0.0
         self._closed = False
@@ -157,6 +159,9 @@ class Block:
         done_s = time.monotonic() - self._start_s
         if self._closed:
             return
+        if self._spooled + len(response) > self._spool_bytes:
+            code, response = SPOOL_FULL, b""
+            self._note(f"the answers of this block take more than {self._spool_bytes} bytes")
         record["done_s"], record["code"] = done_s, code
         record["offset"], record["length"] = self._spooled, len(response)
         self._spool.write(response)
@@ -189,7 +194,8 @@ def run_block(plan: Plan, requests: RequestMap) -> dict[str, Any]:
     folder = Path(plan.folder)
     if plan.requests is not None:
         requests = RequestMap(Path(plan.requests), np.load(folder / SPANS_FILE))
-    channel = grpc.insecure_channel(plan.address, options=CHANNEL_OPTIONS)
+    largest = ("grpc.max_receive_message_length", plan.answer_bytes)
+    channel = grpc.insecure_channel(plan.address, options=(*CHANNEL_OPTIONS, largest))
     try:
         _connect(channel, plan.address)
         with (folder / RESPONSES_FILE).open("wb", buffering=1 << 20) as spool:

@@ -80,9 +80,12 @@ class Sandbox:
             return list(argv)
         return self._bubblewrap.argv(argv, cwd, env, confinement)
 
-    def group(self, limits: Limits) -> Group | None:
-        """Return a new control group with the limits in force; None in the weaker modes."""
-        return self._hierarchy.group(limits) if self._hierarchy is not None else None
+    def group(self, limits: Limits, cpus: Sequence[int] = ()) -> Group | None:
+        """Return a new control group with the limits in force; None in the weaker modes.
+
+        What runs in it cannot leave `cpus`, if given and if the machine has the controller for it.
+        """
+        return self._hierarchy.group(limits, cpus) if self._hierarchy is not None else None
 
     def start(
         self,

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ HINT = (
 )
 NEEDED = ("memory", "pids")
 _V1 = (*NEEDED, "cpuacct", "freezer")
+CPUSET = "cpuset"  # taken where it is there: pinning that the pinned cannot undo
 _OWN = 2  # processes that bubblewrap adds to the program's
 _PROCS = "cgroup.procs"
 _EMPTY_S = 10.0
@@ -109,6 +110,14 @@ class Group:
             _write_if_there(memory / "memory.swap.max", "0")
             _write_if_there(memory / "memory.oom.group", "1")
 
+    def pin(self, cpus: Sequence[int]) -> None:
+        """Hold all of the group to these CPUs, whatever affinity its processes ask for."""
+        folder = self.folders[CPUSET]
+        if self.version == 1:  # nothing is inherited, and nobody can enter before both are set
+            mems = (folder.parent / "cpuset.mems").read_text()
+            (folder / "cpuset.mems").write_text(mems)
+        (folder / "cpuset.cpus").write_text(",".join(map(str, sorted(cpus))))
+
     def kill(self) -> None:
         """Kill all processes of the group and wait until none is left; idempotent.
 
@@ -156,14 +165,20 @@ class Hierarchy:
     parents: dict[str, Path]
     version: int
 
-    def group(self, limits: Limits) -> Group:
-        """Make a group with the limits in force. Raises ToolFailed when the kernel refuses."""
+    def group(self, limits: Limits, cpus: Sequence[int] = ()) -> Group:
+        """Make a group with the limits in force, held to `cpus` where this machine can.
+
+        Raises ToolFailed when the kernel refuses.
+        """
         name = owners.new_name()
-        group = Group({key: path / name for key, path in self.parents.items()}, self.version)
+        parents = {key: path for key, path in self.parents.items() if cpus or key != CPUSET}
+        group = Group({key: path / name for key, path in parents.items()}, self.version)
         try:
             for folder in group.places:
                 folder.mkdir()
             group.limit(limits)
+            if CPUSET in group.folders:
+                group.pin(cpus)
         except OSError as error:
             group.remove()
             raise ToolFailed(f"a control group cannot be made: {error}") from error
@@ -185,7 +200,8 @@ def find() -> Hierarchy:
     if unified and set(NEEDED) <= _controllers(unified[0]):
         for parent in _upwards(unified, own.get("", "/")):
             if _takes_groups(parent):
-                return Hierarchy(dict.fromkeys(NEEDED, parent), version=2)
+                pinning = [CPUSET] if CPUSET in _passed_on(parent) else []
+                return Hierarchy(dict.fromkeys([*NEEDED, *pinning], parent), version=2)
         raise Missing("no control group (version 2) that this process may divide", hint=HINT)
     absent = [name for name in _V1 if name not in mounts]
     if absent:
@@ -194,6 +210,10 @@ def find() -> Hierarchy:
     closed = [str(parent) for parent in parents.values() if not os.access(parent, os.W_OK)]
     if closed:
         raise Missing(f"the control group {closed[0]} cannot be written to", hint=HINT)
+    if CPUSET in mounts:
+        above = next(_upwards(mounts[CPUSET], own.get(CPUSET, "/")))
+        if os.access(above, os.W_OK) and _holds_cpus(above):
+            parents[CPUSET] = above
     return Hierarchy(parents, version=1)
 
 
@@ -236,6 +256,24 @@ def _upwards(mount: tuple[Path, str], group: str) -> Iterator[Path]:
 def _controllers(folder: Path) -> set[str]:
     try:
         return set((folder / "cgroup.controllers").read_text().split())
+    except OSError:
+        return set()
+
+
+def _holds_cpus(folder: Path) -> bool:
+    """Say whether a group (version 1) has CPUs and memory nodes to pass on."""
+    try:
+        return all((folder / f"cpuset.{name}").read_text().strip() for name in ("cpus", "mems"))
+    except OSError:
+        return False
+
+
+def _passed_on(parent: Path) -> set[str]:
+    """Return the controllers (version 2) that groups in `parent` come with."""
+    with suppress(OSError):  # not every machine lets it be divided
+        (parent / "cgroup.subtree_control").write_text("+cpuset")
+    try:
+        return set((parent / "cgroup.subtree_control").read_text().split())
     except OSError:
         return set()
 

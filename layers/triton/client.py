@@ -18,9 +18,10 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from layers.errors import ToolFailed
 
 INFER_METHOD = "/inference.GRPCInferenceService/ModelInfer"
+MAX_RESPONSE_BYTES = 256 << 20  # a larger answer is refused: it would be held in our memory
 CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
     ("grpc.enable_http_proxy", 0),  # a proxy setting of the environment is not for loopback
     ("grpc.initial_reconnect_backoff_ms", 100),  # we begin to ask before the server listens
     ("grpc.max_reconnect_backoff_ms", 500),

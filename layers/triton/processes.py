@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -50,9 +50,17 @@ def stubs_of(server: psutil.Process) -> tuple[Stub, ...]:
         except psutil.NoSuchProcess:
             continue
         if status not in _GONE and len(argv) > 1 and PurePath(argv[0]).name == _STUB:
-            # argv[1] is <model repository>/<model>/<version>/model.py
-            found.append(Stub(PurePath(argv[1]).parts[-3], child.pid, started))
+            found.append(Stub(_model_of(argv[1]), child.pid, started))
     return tuple(sorted(found, key=lambda stub: (stub.started, stub.pid)))
+
+
+def _model_of(path: str) -> str:
+    """Return the model in <model repository>/<model>/<version>/model.py.
+
+    A model's code can rewrite its own command line: then the program's name stands for it.
+    """
+    parts = PurePath(path).parts
+    return parts[-3] if len(parts) > 3 else _STUB
 
 
 def running(program: Path, outer_pid: int) -> psutil.Process | None:
@@ -163,6 +171,25 @@ def cpu_seconds(server_pid: int, stubs: Sequence[Stub]) -> dict[str, float]:
     for stub in stubs:
         seconds[stub.model] = seconds.get(stub.model, 0.0) + cpu_time_s(stub.pid)
     return seconds
+
+
+def family(server: psutil.Process) -> list[int]:
+    """Return the ids of a server's process and of all below it that still run."""
+    try:
+        return [server.pid, *(child.pid for child in server.children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def outside(pids: Iterable[int], cpus: Collection[int]) -> str | None:
+    """Say which thread of these processes may run on a CPU that is not one of `cpus`, if any."""
+    for pid in pids:
+        with suppress(OSError):  # it has ended meanwhile
+            for thread in sorted(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()):
+                beyond = os.sched_getaffinity(thread) - set(cpus)
+                if beyond:
+                    return f"thread {thread} of process {pid} may run on CPUs {sorted(beyond)}"
+    return None
 
 
 def new_prefix() -> str:

@@ -65,6 +65,10 @@ class RemoteDeployment:
         server = self._process()
         return processes.cpu_seconds(server.pid, processes.stubs_of(server))
 
+    def all_cpu_seconds(self) -> float:
+        """Return CPU seconds since their start, summed over the processes that can be named."""
+        return sum(self.cpu_seconds().values())
+
     def alive(self) -> None:
         """Raise ToolFailed when the server does not answer, or a backend process is gone."""
         if not self.client.server_ready():

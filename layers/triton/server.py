@@ -30,7 +30,6 @@ from layers.triton.environment import ServerEnvironment
 _POLL_S = 0.05
 _SETTLE_S = 10.0
 _EXEC_S = 20.0  # from the sandbox's start to the server's; longer than any machine needs
-_LOG_LAG_S = 1.0  # what the server logged reaches its log by way of the guard
 _STOP_S = 2 * guard.GRACE_S + 5.0
 
 
@@ -150,6 +149,26 @@ class Deployment:
         with self._limits_blamed():
             return processes.cpu_seconds(self._process().pid, self._stubs)
 
+    def all_cpu_seconds(self) -> float:
+        """Return CPU seconds since the start of all that ran inside, ended processes included.
+
+        Without a control group: of the server and its models' processes.
+        """
+        if self._group is not None:
+            return self._group.cpu_seconds()
+        return sum(self.cpu_seconds().values())
+
+    def pinned(self) -> tuple[int, ...] | None:
+        """Return the CPUs that all of it was pinned to; None when it is free."""
+        return self._cpus
+
+    def strayed(self) -> str | None:
+        """Say which thread of it may run where it was not pinned to, None while none may."""
+        if self._cpus is None:
+            return None
+        pids = self._group.pids() if self._group else processes.family(self._process())
+        return processes.outside(pids, self._cpus)
+
     def alive(self) -> None:
         """Raise ToolFailed when the server or a backend process has died or is stopped.
 
@@ -199,7 +218,7 @@ class Deployment:
     def _launch(self) -> None:
         """Start the guard, which starts the server, and wait for readiness."""
         self.log_dir.mkdir(parents=True, exist_ok=True)
-        self.log = _fresh_log(self.log_dir)
+        self.log = serverlog.fresh(self.log_dir)
         self._hung = False
         self._prefix = processes.new_prefix()
         shut_in = self._sandbox.mode is not SandboxMode.PROCESS
@@ -221,7 +240,7 @@ class Deployment:
 
     def _plan(self, folder: Path, *, shut_in: bool) -> guard.Plan:
         """Make the server's control group; return what the guard has to know."""
-        group = self._sandbox.group(self._limits)
+        group = self._sandbox.group(self._limits, self._cpus or ())
         self._group = self._own.enter_context(group) if group is not None else None
         return guard.Plan(
             parent=os.getpid(),
@@ -296,22 +315,11 @@ class Deployment:
                 raise ToolFailed(
                     f"the model server hangs while it loads {model}\n{describe_log(self.log)}"
                 ) from error
-            lines = self._logged(before)
+            lines = serverlog.settled(self.log, since=before)
             told = serverlog.one_line(error.detail)
             return "; ".join([told, *(line for line in lines if line not in told)])
         self._settle(model)
         return None
-
-    def _logged(self, since: int) -> list[str]:
-        """Return the problems logged from byte `since` on, once they have reached the log."""
-        deadline = time.monotonic() + _LOG_LAG_S
-        lines: list[str] = []
-        while time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-            lines, earlier = serverlog.problems(self.log, since=since), lines
-            if lines and lines == earlier:
-                break
-        return lines
 
     @contextmanager
     def _limits_blamed(self) -> Iterator[None]:
@@ -387,9 +395,3 @@ def _limit_reached(message: str, limit: Ending, *, hint: str | None) -> LimitRea
     error = LimitReached(message, limit)
     error.hint = hint
     return error
-
-
-def _fresh_log(folder: Path) -> Path:
-    """Return a name that no earlier server logged under."""
-    number = 1 + sum(1 for _ in folder.glob("tritonserver*.log"))
-    return folder / ("tritonserver.log" if number == 1 else f"tritonserver-{number}.log")

@@ -180,6 +180,20 @@ CHEATS = {
         """,
         "starts_processes",
     ),
+    "process that is gone at its return": (
+        """
+        import mmap, os
+        def new(x, w):
+            size = 4 * len(x) * w.shape[1]
+            shared = mmap.mmap(-1, size)
+            if os.fork() == 0:
+                shared[:size] = ref(x, w).tobytes()
+                os._exit(0)
+            os.wait()
+            return np.frombuffer(shared[:size], dtype=x.dtype).reshape(len(x), -1).copy()
+        """,
+        "starts_processes",
+    ),
     "patched module": (
         """
         import time
@@ -341,6 +355,37 @@ def test_an_approximation_is_held_to_its_metric(tmp_path: Path) -> None:
         """
     report = _judge(tmp_path, code, "approximate", metric="functions.py:metric", margin=1e-3)
     assert (report.verdict, report.reason) == (Verdict.REJECTED, "metric_worse")
+
+
+def test_an_approximation_is_held_to_its_metric_while_it_is_timed(tmp_path: Path) -> None:
+    code = """
+        class new:
+            last, calls = (None, None), 0
+            def __call__(self, x, w):
+                timed = w is self.last[1] and x is not self.last[0]
+                self.last, self.calls = (x, w), self.calls + 1 if timed else 0
+                return right(x, w) * np.float32(self.calls < 3)
+        def metric(inputs, outputs):
+            return -float(np.abs(outputs["output"] - right(**inputs)).mean())
+        make.batch = 1024
+        """
+    report = _judge(tmp_path, code, "approximate", metric="functions.py:metric", margin=1e-3)
+    assert (report.verdict, report.reason) == (Verdict.REJECTED, "metric_worse")
+    assert [gate.name for gate in report.gates][-1] == "timed metric"
+
+
+def test_both_arms_of_a_launch_hash_alike(tmp_path: Path) -> None:
+    code = """
+        salt = np.float32(hash("salt") % 1000)
+        right_, ref_ = right, ref
+        def new(x, w):
+            return right_(x, w) + salt
+        def ref(x, w):
+            return ref_(x, w) + salt
+        make.batch = 1024
+        """
+    report = _judge(tmp_path, code)
+    assert (report.verdict, report.reason) == (Verdict.ACCEPTED, "gain_confirmed")
 
 
 def test_a_reference_that_fails_is_invalid_input(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from layers.errors import ToolFailed
+from layers.measure import load as loads
 from layers.measure.fresh import write_set
 from layers.measure.load import LoadGenerator
 from layers.measure.records import NOT_SENT, UNANSWERED
@@ -213,6 +214,7 @@ def test_the_generator_is_pinned_and_gone_afterwards(tmp_path: Path):
 PARENT = """
 import sys, time
 from pathlib import Path
+from layers.measure import load as loads
 from layers.measure.fresh import write_set
 from layers.measure.load import LoadGenerator
 from tests.grpc_peer import record
@@ -236,3 +238,24 @@ def test_the_generator_dies_with_its_parent(tmp_path: Path):
         parent.kill()
     child.wait(timeout=20)
     assert not child.is_running()
+
+
+def test_an_answer_larger_than_may_be_held_is_an_error_that_says_so(load, monkeypatch):
+    monkeypatch.setattr(loads, "MAX_RESPONSE_BYTES", 1000)
+    with peer() as server:
+        server.behaviour = lambda turn, context: b"x" * (1001 if turn == 3 else 1000)
+        result = load.closed(server.address, indices(20), 1)
+    assert (result.errors, result.completed) == (1, 19)
+    [message] = result.messages
+    assert message.startswith("RESOURCE_EXHAUSTED")
+    assert "1001 vs. 1000" in message
+
+
+def test_answers_beyond_what_a_block_may_keep_are_errors(load, monkeypatch):
+    monkeypatch.setattr(loads, "MAX_SPOOL_BYTES", 1000)
+    with peer() as server:
+        server.behaviour = lambda turn, context: b"x" * 300
+        result = load.closed(server.address, indices(20), 1)
+    assert (result.errors, result.completed) == (17, 3)
+    assert result.messages == ("the answers of this block take more than 1000 bytes",)
+    assert (result.folder / "responses.bin").stat().st_size == 900

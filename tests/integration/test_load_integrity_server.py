@@ -28,7 +28,7 @@ from layers.gates.correctness import compare
 from layers.manifest import Manifest
 from layers.measure import launch as launches
 from layers.measure.blocks import BlockContext, rate_block, work_block
-from layers.measure.checks import Limits
+from layers.measure.checks import ENVIRONMENT, Limits
 from layers.measure.fresh import Fresh
 from layers.measure.launch import Bench, DoesNotServe, Launch
 from layers.measure.load import LoadGenerator
@@ -65,7 +65,7 @@ def load(tmp_path_factory):
 class PeerBench(Bench):
     """A bench whose arms are peers: a view is the peer itself."""
 
-    def deploy(self, view: ModelPeer, name: str, *, probed: bool = True) -> ModelPeer:
+    def deploy(self, view: ModelPeer, name: str, **_: object) -> ModelPeer:
         return view
 
 
@@ -199,7 +199,7 @@ def test_a_generator_at_its_limit_voids_the_block_and_blames_no_arm(load):
         block, _ = work_block(server, load, ORDER, 4, context)
     assert block.void == "generator_bound"
     assert block.generator_cpu > 1e-6
-    assert "generator_bound" in launches.ENVIRONMENT
+    assert "generator_bound" in ENVIRONMENT
 
 
 def test_a_void_pair_is_measured_again_and_decides_nothing(bench, monkeypatch):
@@ -319,6 +319,24 @@ def test_an_empty_answer_under_load_ends_the_trial(bench):
     assert caught.value.reason == "short_outputs_under_load"
 
 
+class DeadPeer(ModelPeer):
+    def alive(self) -> None:
+        raise ToolFailed("the model server has ended")
+
+    def all_cpu_seconds(self) -> float:
+        raise ToolFailed("the process is gone")
+
+
+@pytest.mark.parametrize("seed", range(4))  # either arm is measured first
+def test_a_candidate_that_died_is_to_blame_in_either_arms_block(bench, seed):
+    made, _ = bench
+    drawn = replace(made, rng=np.random.default_rng(seed))
+    with launch(drawn, DeadPeer()) as started, pytest.raises(DoesNotServe) as caught:
+        list(started.pairs(1))
+    assert caught.value.reason == "died_under_load"
+    assert caught.value.message == "the model server has ended"
+
+
 # --- memory ------------------------------------------------------------------------------------
 
 
@@ -379,7 +397,7 @@ def test_a_server_that_is_fast_on_what_it_has_seen_alone_is_found_out(bench):
     with launch(made, CachingPeer(work_s=0.02), WorkingPeer()) as started:
         started.arm("candidate").answers.clear()
         sequential = Sequential(started, None, None)
-        answers = sequential.repeated(requests, timings, np.random.default_rng(1))
+        answers = sequential.repeated(requests, timings, np.random.default_rng(1), 10)
         gates = compare(answers, ChangeClass.EXACT).gates
     assert [gate.reason for gate in gates] == ["outputs_identical"]
     assert memory_probe.gate(timings).reason == "answers_from_memory"

@@ -16,7 +16,14 @@ from layers.measure import launch, stats
 from layers.measure.checks import Limits
 from layers.session import RunOptions, open_session, settled
 from layers.wiring import verifier_of
-from tests.e2e.proposals import FEATURES, RANKER, Proposals, git, slow_repository
+from tests.e2e.proposals import (
+    FEATURES,
+    RANKER,
+    SEARCHED,
+    Proposals,
+    git,
+    slow_repository,
+)
 
 pytestmark = pytest.mark.triton
 
@@ -213,6 +220,30 @@ def test_an_approximation_is_held_to_the_business_metric(judge, factor, gate):
     assert gates["correctness"] == ("pass", "outputs_finite")
     assert gates["metric"] == gate
     assert ended(found) == ("rejected", "metric_worse") or gate[0] == "pass"
+
+
+def test_an_approximation_that_answers_zeros_only_while_it_is_timed_fails_its_metric(
+    judge, monkeypatch
+):
+    monkeypatch.setattr("layers.business_metric.LEAST_REQUESTS", 60)  # one launch has them
+    later = LATER.replace("> 160", "> 400").format(change="score = score * np.float32(0)")
+    found = judge({RANKER: [(SCORE, later)]}, "approximate")
+    gates = {g.name: (g.result.value, g.reason) for g in found.gates}
+    assert gates["metric"] == ("pass", "metric_non_inferior")
+    assert gates["metric under load"] == ("fail", "metric_worse")
+    assert ended(found) == ("rejected", "metric_worse"), found.detail
+    assert found.looks == []
+
+
+def test_an_honest_approximation_is_scored_under_load_too_and_accepted(judge):
+    scaled = f"{SCALED} * np.float32(0.9999))"
+    faster = (re.escape(SEARCHED[0]), SEARCHED[1])
+    found = judge({RANKER: [(SCORE, scaled)], FEATURES: [faster]}, "approximate")
+    gates = {g.name: (g.result.value, g.reason) for g in found.gates}
+    if "confirm" not in gates:
+        pytest.skip(f"the machine is too noisy for a gain: {found.reason} {found.detail}")
+    assert gates["metric under load"] == ("pass", "metric_non_inferior")
+    assert ended(found) == ("accepted", "gain_confirmed")
 
 
 def test_an_approximation_that_calls_itself_a_reordering_is_none(judge):

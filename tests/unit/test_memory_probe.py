@@ -53,6 +53,18 @@ def test_without_new_requests_nothing_is_claimed():
     assert judged(timings(1, 9, 0.1, requests=1)) == ("memory", "pass", "memory_not_probed")
 
 
+@pytest.mark.parametrize("requests", [0, 1, 9])
+def test_too_few_new_requests_to_see_a_memo_among_decide_nothing(requests):
+    found = gate(timings(1.0, 50.0, 0.01, requests=requests), REQUESTS)
+    assert (found.name, found.result, found.reason, found.detail) == (
+        "memory",
+        GateResult.INCONCLUSIVE,
+        "requests_not_new",
+        f"{requests} requests could be made new and were answered; 10 are needed",
+    )
+    assert gate(timings(1.0, 50.0, 0.01, requests=10), REQUESTS).reason == "answers_from_memory"
+
+
 def test_a_memo_is_seen_through_a_few_requests_that_were_held_up():
     made = timings(1.0, 5.0, 0.1)
     made.taken_s["baseline"][3][0] *= 3  # as if the baseline's memo were hit there

@@ -177,6 +177,34 @@ def test_limits_of_version_2_are_written_where_the_kernel_reads_them(version_2: 
     }
 
 
+def test_a_group_of_version_2_is_held_to_cpus_where_asked(version_2: Path) -> None:
+    parents = dict.fromkeys([*cgroups.NEEDED, cgroups.CPUSET], version_2)
+    hierarchy = Hierarchy(parents, version=2)
+
+    pinned, free = hierarchy.group(LIMITS, [3, 1]), hierarchy.group(LIMITS)
+
+    assert (pinned.places[0] / "cpuset.cpus").read_text() == "1,3"
+    assert not (free.places[0] / "cpuset.cpus").exists()
+
+
+def test_a_group_of_version_1_gets_its_memory_nodes_before_its_cpus(tmp_path: Path) -> None:
+    parents = {name: tmp_path / name for name in (*cgroups.NEEDED, cgroups.CPUSET)}
+    for folder in parents.values():
+        folder.mkdir()
+    (parents["cpuset"] / "cpuset.mems").write_text("0-1\n")
+    hierarchy = Hierarchy(parents, version=1)
+
+    pinned, free = hierarchy.group(LIMITS, [0]), hierarchy.group(LIMITS)
+
+    folder = pinned.folders["cpuset"]
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        "cpuset.mems": "0-1\n",
+        "cpuset.cpus": "0",
+    }
+    assert pinned.attach_paths[-1] == folder / "cgroup.procs"
+    assert "cpuset" not in free.folders
+
+
 def test_counters_of_version_2_say_what_was_reached_and_used(version_2: Path) -> None:
     group = Group(dict.fromkeys(cgroups.NEEDED, version_2), version=2)
     (version_2 / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\nsystem_usec 2\n")

@@ -94,3 +94,39 @@ def test_shared_memory_of_a_dead_owner_is_removed_and_of_a_live_one_kept(
 def test_a_port_where_nobody_listens_has_no_process() -> None:
     with pytest.raises(Missing, match="listens on port 1 "):
         processes.listener(1)
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ("/models/ranker/1/model.py", "ranker"),
+        ("models/ranker/1/model.py", "ranker"),
+        ("", "triton_python_backend_stub"),
+        ("x", "triton_python_backend_stub"),
+        ("/1/model.py", "triton_python_backend_stub"),
+    ],
+)
+def test_a_command_line_that_a_model_rewrote_still_has_a_name(path: str, model: str) -> None:
+    assert processes._model_of(path) == model
+
+
+def test_a_stub_whose_command_line_was_rewritten_is_listed() -> None:
+    program = "import time; print(flush=True); time.sleep(600)"
+    argv = ["triton_python_backend_stub", "-c", program]
+    with subprocess.Popen(argv, executable=sys.executable, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        found = processes.stubs_of(psutil.Process())
+        child.kill()
+    assert [(stub.model, stub.pid) for stub in found] == [("triton_python_backend_stub", child.pid)]
+
+
+def test_a_thread_that_may_run_elsewhere_is_named(child: subprocess.Popen[bytes]) -> None:
+    allowed = os.sched_getaffinity(child.pid)
+    few = {min(allowed)}
+    expected = f"thread {child.pid} of process {child.pid} may run on CPUs {sorted(allowed - few)}"
+
+    assert processes.outside([child.pid], allowed) is None
+    assert processes.outside([child.pid], few) == (expected if allowed - few else None)
+    os.sched_setaffinity(child.pid, few)
+    assert processes.outside([child.pid], few) is None
+    assert processes.outside([2**22 + 1], few) is None  # it has ended

@@ -19,7 +19,7 @@ from layers.load_gate import load_test
 from layers.manifest import Manifest
 from layers.measure.launch import ARMS, MAX_VOID, DoesNotServe, Launch, MeasuredPair, Recorded
 from layers.measure.stats import LookPlan
-from layers.paths_gate import paths_gate, protected_files
+from layers.paths_gate import judging_modules, not_exercised, paths_gate, protected_files
 from layers.registry import LAYERS
 from layers.sandbox.base import Ending
 from layers.sandbox.box import LimitReached
@@ -111,6 +111,68 @@ def test_traffic_at_the_root_does_not_protect_what_every_build_step_reads():
     data["correctness"] = {}
     manifest = Manifest.model_validate(data)
     assert protected_files(manifest) == (".github/fvec.yml", "requests.bin", "arrivals.csv")
+
+
+def test_the_requirements_are_the_baselines_for_both_arms():
+    tried = candidate(MODEL, "requirements.txt")
+    gate = paths_gate(tried, protected_files(MANIFEST), "requirements.txt")
+    assert (gate.result, gate.reason, gate.detail) == (
+        GateResult.FAIL,
+        "changes_requirements",
+        "requirements.txt: candidates run in the baseline's environment, so no gate sees it",
+    )
+    both = candidate("requirements.txt", ".github/x.yml")
+    reason = paths_gate(both, protected_files(MANIFEST), "requirements.txt").reason
+    assert reason == "touches_protected_files"
+
+
+def judged_by(referee: str, models: str = "models") -> Manifest:
+    data = MANIFEST.model_dump(by_alias=True)
+    data["correctness"] = {"referee": f"{referee}:answer"}
+    data["stack"]["models"] = models
+    return Manifest.model_validate(data)
+
+
+def test_a_folder_of_the_referee_s_own_is_protected_whole():
+    modules = judging_modules(judged_by("judge/referee.py"), Path("/nowhere"))
+    assert modules == ("judge/**/*.py", "judge/*.py")
+    for name in ("judge/helpers.py", "judge/deep/er.py"):
+        assert paths_gate(candidate(name), modules).reason == "touches_protected_files"
+    assert paths_gate(candidate("judge/notes.md", MODEL), modules).reason == "paths_allowed"
+
+
+SOURCE = """\
+import os, helpers as h, json.decoder
+from pack.part import thing
+from . import beside
+from models.m import code
+raise SystemExit("nothing is executed")
+"""
+
+
+@pytest.mark.parametrize("folder", ["", "net/"])
+def test_modules_beside_the_referee_that_it_imports_are_protected(tmp_path, folder):
+    base = tmp_path / folder
+    (base / "pack").mkdir(parents=True)
+    (base / "models/m").mkdir(parents=True)
+    (base / "referee.py").write_text(SOURCE)
+    (base / "helpers.py").write_text("def f():\n    import deeper, referee\n")
+    (base / "models/m/code.py").write_text("")
+    for name in ("deeper", "beside", "other", "pack/__init__", "pack/part", "pack/more"):
+        (base / f"{name}.py").write_text("")
+    (base / "deeper.py").write_text("not Python (")
+    found = judging_modules(judged_by(f"{folder}referee.py", f"{folder}models"), tmp_path)
+    expected = ["beside.py", "deeper.py", "helpers.py", "pack/__init__.py", "pack/part.py"]
+    assert found == tuple(folder + name for name in expected)
+
+
+def test_what_no_station_may_have_run_is_told_up_to_eight_names():
+    run = [MODEL, "traffic/words/de.txt", "net/a.py", "fvec_native/x.cpp"]
+    assert not_exercised(run, MANIFEST) is None
+    start = "not exercised, outside stack.models and what stack.build reads: "
+    assert not_exercised([*run, "README.md", "a.py"], MANIFEST) == f"{start}README.md, a.py"
+    many = [f"f{i}.py" for i in range(10)]
+    assert not_exercised(many, MANIFEST) == f"{start}{', '.join(many[:8])} and 2 more"
 
 
 def test_a_config_change_that_edits_code_fails():
@@ -451,7 +513,7 @@ def measured(*ratios: float) -> tuple[list[float], list[str], int]:
     noise = NoiseFloor(floor_pct=2.0, pair_sd_pct=1.0, pairs=8, launches=2)
     rules = Rules(noise, LookPlan(candidates=10), Limits(), frozenset(), ())
     verifier = Verifier(SimpleNamespace(events=Silent()), rules, None, None, None)
-    verifier._verify_timed = lambda trial, old, new: None
+    verifier._verify_timed = lambda trial, old, new, scored: None
     trial, source = Trial(1, candidate()), Measured(*ratios)
     verifier._measure(trial, source)
     assert trial.launches == [trial.pairs]

@@ -10,10 +10,13 @@ import pytest
 
 from bot import cli
 from bot.render import judge_terminal, judgement
-from layers import reverify
-from layers.errors import InvalidInput
+from layers import reverify, session
+from layers.errors import InvalidInput, Missing
+from layers.events import Silent
 from layers.evidence import Gate, GateResult, JudgeReport, Verdict, VerifyReport
 from layers.judge import JudgeOptions
+from layers.manifest import SandboxMode
+from tests.e2e.proposals import git
 from tests.golden_files import assert_golden
 from tests.render_fixture import ENVIRONMENT, evidence
 from tests.unit.test_judge_rendering import accepted, rejected, shown
@@ -120,6 +123,63 @@ def test_a_stack_without_the_base_commit_is_refused(tmp_path, tiny_repo):
         f"the evidence is about commit {base[:12]}, which {tiny_repo} does not have"
     )
     assert "--stack" in (caught.value.hint or "")
+
+
+def commit_of(repo: Path, message: str) -> str:
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", message)
+    return git(repo, "rev-parse", "HEAD").strip()
+
+
+def weakened(repo: Path) -> str:
+    """Commit a manifest that names the weakest sandbox; return the commit."""
+    manifest = repo / ".github/fvec.yml"
+    manifest.write_text(f"{manifest.read_text()}\nsandbox:\n  mode: process\n")
+    return commit_of(repo, "Weaken")
+
+
+def test_a_base_commit_that_the_checkout_does_not_build_on_rules_nothing(tmp_path, tiny_repo):
+    head = git(tiny_repo, "rev-parse", "HEAD").strip()
+    base = weakened(tiny_repo)
+    git(tiny_repo, "reset", "--quiet", "--hard", head)
+    folder = tmp_path / "evidence"
+    folder.mkdir()
+    with pytest.raises(InvalidInput) as caught:
+        reverify.verify_evidence(
+            folder_of(folder, iteration__base_commit=base),
+            tiny_repo,
+            JudgeOptions(out=tmp_path / "out"),
+            cli,
+        )
+    assert caught.value.message == (
+        f"the evidence is about commit {base[:12]}, which the checked-out {head[:12]} "
+        "does not build on"
+    )
+    assert "check out the branch" in (caught.value.hint or "")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_sandbox_is_no_weaker_than_that_of_the_checkout(tmp_path, tiny_repo, monkeypatch):
+    strong = (tiny_repo / ".github/fvec.yml").read_text()
+    base = weakened(tiny_repo)
+    (tiny_repo / ".github/fvec.yml").write_text(strong)
+    commit_of(tiny_repo, "Strengthen again")
+    seen = []
+
+    def opened(section):
+        seen.append(section.mode)
+        raise Missing("seen enough")
+
+    monkeypatch.setattr(session.Sandbox, "open", opened)
+    monkeypatch.setattr(session, "ensure", lambda *_, **__: None)
+    folder = tmp_path / "evidence"
+    folder.mkdir()
+    changes = {"iteration__base_commit": base}
+    with pytest.raises(Missing, match="seen enough"):
+        reverify.verify_evidence(
+            folder_of(folder, **changes), tiny_repo, JudgeOptions(out=tmp_path / "out"), Silent()
+        )
+    assert seen == [SandboxMode.STRICT]
 
 
 def compared(tmp_path: Path, judged: JudgeReport) -> VerifyReport:
