@@ -7,7 +7,7 @@ numbers or times is sorted: edges, offsets and time series keep their order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,8 @@ def unusualness(leaf: Leaf) -> Values:
     rows = array.reshape(len(array), -1)
     if array.dtype.kind in STRINGS:
         counts = Counter(rows.ravel().tolist())
-        odd = {text: _oddness(text) + 1 / count for text, count in counts.items()}
+        rare = _rarity_of_bytes(counts)
+        odd = {text: _oddness(text) + 1 / count + rare(text) for text, count in counts.items()}
         return np.array([max(odd[text] for text in row) for row in rows.tolist()])
     values = _numbers(leaf).reshape(len(array), -1)
     finite = np.isfinite(values)
@@ -139,6 +140,18 @@ def _oddness(text: object) -> float:
         return 0.0
     odd = len(raw.translate(None, _COMMON))
     return (2.0 if not raw else 0.0) + 4.0 * (odd > 0) + odd / (1 + len(raw)) + 1e-4 * len(raw)
+
+
+def _rarity_of_bytes(texts: Iterable[object]) -> Callable[[object], float]:
+    """Return what scores a string by its rarest byte: 2 at most, less the more strings have it."""
+    sets = {text: frozenset(_raw(text)) for text in texts}
+    having = Counter(byte for found in sets.values() for byte in found)
+    return lambda text: max((2 / having[byte] for byte in sets[text]), default=0.0)
+
+
+def _raw(text: object) -> bytes:
+    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return raw if isinstance(raw, bytes) else b""
 
 
 def independent_rows(inputs: Inputs, state: Collection[str], batch: int) -> list[str]:
