@@ -36,5 +36,5 @@ def start_ticks(pid: int) -> int:
 
 
 def _pid_namespace() -> int:
-    """Containers may share a cgroup hierarchy and still count processes apart."""
+    """Containers may share cgroups or /dev/shm and still count processes apart."""
     return Path("/proc/self/ns/pid").stat().st_ino

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import secrets
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -19,14 +18,15 @@ from pathlib import Path, PurePath
 import psutil
 
 from layers.errors import Missing, ToolFailed
+from layers.sandbox import owners
 from layers.triton.guard import SHARED_MEMORY, remove_shared_memory
 
 SERVER = "tritonserver"
 _STUB = "triton_python_backend_stub"
 _LOOK_S = 1.0
 _GONE = {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
-# fvec-<pid namespace>-<pid>-<start time in ticks>-<token>-<what the server appends>
-_PREFIX = re.compile(r"^(fvec-(\d+)-(\d+)-(\d+)-[0-9a-f]+-)")
+# <name of the owner>-<what the server appends>
+_PREFIX = re.compile(r"^((fvec-\d+-\d+-\d+-[0-9a-f]+)-)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,31 +194,15 @@ def outside(pids: Iterable[int], cpus: Collection[int]) -> str | None:
 
 def new_prefix() -> str:
     """Return a prefix for shared memory names that says which process of ours it belongs to."""
-    owner = os.getpid()
-    return f"fvec-{_pid_namespace()}-{owner}-{_start_ticks(owner)}-{secrets.token_hex(4)}-"
+    return f"{owners.new_name()}-"
 
 
 def remove_leftovers() -> None:
     """Remove shared memory of servers whose owner, a process of ours, is no longer there."""
-    for region in SHARED_MEMORY.glob(f"fvec-{_pid_namespace()}-*"):
+    for region in SHARED_MEMORY.glob("fvec-*"):
         match = _PREFIX.match(region.name)
-        if match and _start_ticks(int(match[3])) != int(match[4]):
+        if match and owners.is_orphan(match[2]):
             remove_shared_memory(match[1])
-
-
-def _pid_namespace() -> int:
-    """Containers may share /dev/shm and still count processes apart."""
-    return Path("/proc/self/ns/pid").stat().st_ino
-
-
-def _start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot; -1 when there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return -1
-    # The second field is the program's name in parentheses and may hold anything.
-    return int(stat.rpartition(b")")[2].split()[19])
 
 
 def listener(port: int) -> psutil.Process:
