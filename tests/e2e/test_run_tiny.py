@@ -184,11 +184,11 @@ def test_the_pull_request_holds_patch_evidence_and_plots(finished):
     assert "**Rank by binary search: " in (finished.pull / "body.md").read_text()
     evidence = EvidenceFile.model_validate_json((finished.pull / "evidence.json").read_bytes())
     assert evidence.iteration == finished.report.iterations[0]
-    assert sorted({(b.launch, b.measure) for b in evidence.blocks if b.void is None}) == [
-        (1, "work"),
-        (2, "tail"),
-        (2, "work"),
-    ]
+    seen = {(b.launch, b.measure) for b in evidence.blocks if b.void is None}
+    last = max(launch for launch, _ in seen)  # how many looks it takes is the machine's matter
+    assert {launch for launch, measure in seen if measure == "work"} == set(range(1, last + 1))
+    assert {launch for launch, measure in seen if measure == "tail"} == {last}
+    assert last >= 2  # one that finds the gain, one that confirms it
     assert list((finished.pull / "plots").glob("*.svg"))
 
 
