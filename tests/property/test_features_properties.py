@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from layers.features import concat, lookups
+from layers.features.codemod import File
+from layers.features.codemods import concat, lookups
 
 PROGRAMS = Path(__file__).parents[1] / "unit" / "test_features_programs"
 _spec = importlib.util.spec_from_file_location("features_harness", PROGRAMS / "harness.py")
@@ -35,7 +36,7 @@ def requests(draw):
 @cache
 def rewritten(codemod, path):
     before = path.read_text()
-    return before, codemod.apply(before)
+    return before, codemod.CODEMOD.apply(File(path.name, before))
 
 
 ALL = [

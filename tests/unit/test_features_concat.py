@@ -7,11 +7,20 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from layers.features.columns import helper_code
-from layers.features.concat import apply, find
+from layers.features.codemod import File
+from layers.features.codemods.columns import helper_code
+from layers.features.codemods.concat import CODEMOD
 from layers.features.sites import Refusal, Site, sites
 
 PROGRAMS = sorted((Path(__file__).parent / "test_features_programs" / "concat").glob("*.txt"))
+
+
+def find(text, path="m.py"):
+    return CODEMOD.find(File(path, text))
+
+
+def apply(text):
+    return CODEMOD.apply(File("m.py", text))
 
 
 def function(body):

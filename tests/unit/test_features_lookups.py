@@ -5,11 +5,20 @@ from textwrap import dedent
 
 import pytest
 
-from layers.features.lookups import apply, find
+from layers.features.codemod import File
+from layers.features.codemods.lookups import CODEMOD
 from layers.features.sites import Refusal, Site, refusals, sites
 
 PROGRAMS = sorted((Path(__file__).parent / "test_features_programs" / "lookups").glob("*.txt"))
 IMPORT = "import triton_python_backend_utils as pb\n"
+
+
+def find(text, path="m.py"):
+    return CODEMOD.find(File(path, text))
+
+
+def apply(text):
+    return CODEMOD.apply(File("m.py", text))
 
 
 def program(body):

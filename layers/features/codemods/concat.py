@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import libcst as cst
 
-from layers.features.columns import helper_code
+from layers.features.codemod import Codemod, File, Rewrite, share_of_lines
+from layers.features.codemods.columns import helper_code
+from layers.features.codemods.parts import Part, PartReader
 from layers.features.editing import Change, Edits, add_helper
-from layers.features.parts import Part, PartReader
 from layers.features.sites import Found, Refusal, Site
-from layers.features.source import Source, UnreadableError, places_of, read
+from layers.features.source import Source, places_of
 
 _STACKS = {"numpy.stack", "numpy.column_stack"}  # parts are one-dimensional
 _JOINS = {"numpy.concatenate", "numpy.hstack"} | _STACKS
@@ -51,26 +53,11 @@ class _Collected:
         return next(part.dtype for _, part in self.appends if part.dtype)
 
 
-def find(text: str, path: str) -> list[Found]:
-    """Return the joins whose columns can be written in place, and those left, with the reason."""
-    if not any(join.rpartition(".")[2] in text for join in _JOINS):
-        return []
-    try:
-        analysis = _Analysis(read(text))
-    except UnreadableError as error:
-        return [Refusal(str(error), error.line)]
-    return [*analysis.sites(path), *analysis.refusals]
-
-
-def apply(text: str) -> str:
-    """Return the file with columns written in place; unchanged when there is no such join.
-
-    Raises UnreadableError when the file is not Python that can be analysed.
-    """
-    analysis = _Analysis(read(text))
-    if not analysis.collected:
-        return text
-    return _edit(analysis).code
+def analyse(source: Source, file: File) -> Rewrite:
+    """Return the joins whose columns can be written in place, and those that are left."""
+    analysis = _Analysis(source)
+    found: list[Found] = [*analysis.sites(file.path), *analysis.refusals]
+    return Rewrite(found, partial(_edit, analysis) if analysis.collected else None)
 
 
 class _Analysis:
@@ -258,3 +245,15 @@ def _joined(name: str) -> Change:
         return call.with_changes(func=joined, args=[first, *call.args[1:]])
 
     return change
+
+
+CODEMOD = Codemod(
+    name="concat_to_slices",
+    words=tuple(join.rpartition(".")[2] for join in sorted(_JOINS)),
+    analyse=analyse,
+    share=share_of_lines,
+    explanation="Each column was an array of its own, allocated only to be copied again when all "
+    "were joined. The columns are now written into one buffer as they come. Assignment converts as "
+    "astype did, and whenever the parts differ in dtype, rows or layout the arrays are kept and "
+    "joined as before.",
+)

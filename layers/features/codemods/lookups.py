@@ -8,12 +8,15 @@ that dict to helpers that take the request. Nothing is kept beyond the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import libcst as cst
 
-from layers.features.bindings import Request, UnsafeError, Use, resolve
+from layers.base import Hotspot
 from layers.features.callees import Callees
+from layers.features.codemod import Codemod, File, Rewrite, on_lines
+from layers.features.codemods.bindings import Request, UnsafeError, Use, resolve
 from layers.features.editing import (
     Change,
     Edits,
@@ -23,7 +26,7 @@ from layers.features.editing import (
     keyword,
 )
 from layers.features.sites import Found, Refusal, Site
-from layers.features.source import Source, UnreadableError, places_of, read
+from layers.features.source import Source, places_of
 
 LOOKUP = "triton_python_backend_utils.get_input_tensor_by_name"
 _FUNCTION = LOOKUP.rpartition(".")[2]
@@ -35,26 +38,11 @@ def {helper}(request):
 '''
 
 
-def find(text: str, path: str) -> list[Found]:
-    """Return where look-ups can be made in one pass, and those that are left, with the reason."""
-    if _FUNCTION not in text:
-        return []
-    try:
-        analysis = _Analysis(read(text))
-    except UnreadableError as error:
-        return [Refusal(str(error), error.line)]
-    return [*analysis.sites(path), *analysis.refusals]
-
-
-def apply(text: str) -> str:
-    """Return the file with its look-ups made in one pass; unchanged when there are none.
-
-    Raises UnreadableError when the file is not Python that can be analysed.
-    """
-    analysis = _Analysis(read(text))
-    if not analysis.active:
-        return text
-    return _edit(analysis).code
+def analyse(source: Source, file: File) -> Rewrite:
+    """Return where look-ups can be made in one pass, and those that are left."""
+    analysis = _Analysis(source)
+    found: list[Found] = [*analysis.sites(file.path), *analysis.refusals]
+    return Rewrite(found, partial(_edit, analysis) if analysis.active else None)
 
 
 class _Analysis:
@@ -305,3 +293,28 @@ def _where(request: Request) -> cst.CSTNode:
         if any(statement is not where for statement in statements):
             break
     return where
+
+
+def _share(spots: Sequence[Hotspot], matched: Sequence[Site]) -> float:
+    """Return the share of the look-up function, at most that of the lines that are rewritten.
+
+    A line that looks up also uses what it found, hence the smaller of the two. Where it does
+    not, its own time counts too: the list of inputs is freed there, after the function's end.
+    """
+    whole = sum(s.share for s in spots if s.function == _FUNCTION and s.inclusive and not s.line)
+    alone = {(site.path, line) for site in matched for line in site.alone}
+    lines = {(site.path, line) for site in matched for line in site.lines}
+    called = min(whole, on_lines(spots, lines, inclusive=True))
+    return min(1.0, called + on_lines(spots, alone, inclusive=False))
+
+
+CODEMOD = Codemod(
+    name="lookups_one_pass",
+    words=(_FUNCTION,),
+    analyse=analyse,
+    share=_share,
+    explanation="Each look-up by name asked the request for its list of inputs and walked it. The "
+    "inputs are now walked once per request into a dict, which lives no longer than the request. Of "
+    "equal names the first counts and a missing name gives None, as before; the tensors are the "
+    "same objects.",
+)

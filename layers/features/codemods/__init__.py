@@ -1,0 +1,1 @@
+"""The rewrites of feature code, one module each; `table.py` lists them."""
