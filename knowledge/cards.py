@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MAX_FINDINGS = 12  # per card: a card is read by people; older findings are summarised away
+MAX_CHANGES = 256  # named by one finding: more than a run can accept
 
 Text = Annotated[str, Field(min_length=1, max_length=2000)]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
@@ -45,7 +46,12 @@ class GainRange(Strict):
 
 
 class Finding(Strict):
-    """What one run learned by trying a card on one stack."""
+    """What one run learned by trying a card on one stack.
+
+    `on_top` names the changes that the run had accepted before, `together` those that were
+    measured as one candidate with this one ("card on model" each); gain and share are then those
+    of the candidate as a whole.
+    """
 
     date: date
     stack: str
@@ -59,7 +65,31 @@ class Finding(Strict):
     hardware: str
     versions: dict[str, str] = Field(default_factory=dict)
     workload: str = ""  # fingerprint of model and traffic shape
+    on_top: list[Text] = Field(default_factory=list, max_length=MAX_CHANGES)
+    together: list[Text] = Field(default_factory=list, max_length=MAX_CHANGES)
     run: str = ""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What a later finding replaces this one by: the same thing tried on the same code."""
+        return (self.stack, self.commit, self.model, *map(frozenset, (self.on_top, self.together)))
+
+
+class Earlier(Strict):
+    """What is left of findings beyond MAX_FINDINGS: counts by verdict, the best and the last."""
+
+    accepted: int = Field(default=0, ge=0)
+    rejected: int = Field(default=0, ge=0)
+    inconclusive: int = Field(default=0, ge=0)
+    failed: int = Field(default=0, ge=0)
+    since: date
+    best: Finding | None = None  # of the accepted ones, the highest gain
+    last: Finding
+
+    @property
+    def count(self) -> int:
+        """How many findings this stands for."""
+        return self.accepted + self.rejected + self.inconclusive + self.failed
 
 
 class CookbookCard(Strict):
@@ -81,6 +111,7 @@ class CookbookCard(Strict):
     when_not: list[Text] = Field(default_factory=list)
     sources: list[Source] = Field(min_length=1)
     findings: list[Finding] = Field(default_factory=list, max_length=MAX_FINDINGS)
+    earlier: Earlier | None = None  # the bot's own summary of findings that were dropped
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True

@@ -1,119 +1,126 @@
-"""Refining a card by what a run found, and the rule by which findings age.
+"""Refining a card by what a run found.
 
-A card is refined in place: only the block of findings changes, every other byte of the file
-stays. All functions are pure.
+A card is refined in place: only the findings and the summary of dropped ones change, every other
+byte of the file stays. All functions are pure.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from knowledge.cards import MAX_FINDINGS, CookbookCard, Finding
+from knowledge.cards import MAX_FINDINGS, CookbookCard, Earlier, Finding
 from knowledge.yamlfile import YamlError, loads
 from knowledge.yamltree import Node, parse
 
-FRESH_DAYS = 90  # older findings are tried again: drivers, servers and models have moved on
 _WIDTH = 100
 _UNESCAPED = frozenset("\x85\u2028\u2029\ufeff")
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """What a finding was made on, or would be made on today."""
+def bounded(findings: Sequence[Finding]) -> list[Finding]:
+    """Return `findings` newest first, one per `Finding.key`, at most MAX_FINDINGS.
 
-    stack: str
-    workload: str  # fingerprint of model and traffic shape
-    hardware: str
-    versions: Mapping[str, str]  # by tool name
-    today: date
-
-
-def still_counts(finding: Finding, ground: Ground) -> bool:
-    """Whether `finding` says something about `ground`.
-
-    It does on the same stack, workload and hardware, while no tool that both name has changed its
-    major version, and for FRESH_DAYS days.
+    Of two with the same key the newer stays, of two of one day the first. Beyond the bound the
+    oldest goes whose stack, model and verdict a newer one repeats, else the oldest.
     """
-    same = (finding.stack, finding.workload, finding.hardware) == (
-        ground.stack,
-        ground.workload,
-        ground.hardware,
-    )
-    shared = finding.versions.keys() & ground.versions.keys()
-    same_major = all(_major(finding.versions[n]) == _major(ground.versions[n]) for n in shared)
-    return same and same_major and (ground.today - finding.date).days < FRESH_DAYS
+    return _bounded(findings, ())[0]
 
 
-def is_refuted(
-    card: CookbookCard,
-    *,
-    model: str,
-    stack: str,
-    workload: str,
-    hardware: str,
-    versions: Mapping[str, str],
-    today: date,
-) -> str | None:
-    """Return one line that says why the card is not worth trying again on `model`, or None.
-
-    The newest finding that still counts decides, and only a rejection refutes: what was accepted
-    and merged is no longer found in the code, and an inconclusive or failed try decided nothing.
-    """
-    ground = Ground(stack, workload, hardware, versions, today)
-    decided = (
-        f for f in card.findings if f.model in {"", model} and f.verdict in {"accepted", "rejected"}
-    )
-    newest = max(
-        (f for f in decided if still_counts(f, ground)), key=lambda f: f.date, default=None
-    )
-    if newest is None or newest.verdict == "accepted":
-        return None
-    return f"{card.id}: rejected on {newest.date} at {newest.commit[:12]} ({newest.reason})"
-
-
-def bounded(findings: Sequence[Finding], keep: Finding | None = None) -> list[Finding]:
-    """Return `findings` newest first, one per stack, commit and model, at most MAX_FINDINGS.
-
-    Of two with the same three the first in `findings` stays. Beyond the bound the
-    oldest goes whose stack and verdict a newer one repeats, else the oldest; `keep` never goes.
-    """
-    unique: dict[tuple[str, str, str], Finding] = {}
+def _bounded(
+    findings: Sequence[Finding], keep: Collection[Finding]
+) -> tuple[list[Finding], list[Finding]]:
+    """Return what stays and what goes beyond the bound; nothing of `keep` goes."""
+    unique: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
-        unique.setdefault((finding.stack, finding.commit, finding.model), finding)
-    kept = sorted(unique.values(), key=lambda f: f.date, reverse=True)
+        known = unique.setdefault(finding.key, finding)
+        if finding.date > known.date:
+            unique[finding.key] = finding
+    kept, gone = sorted(unique.values(), key=lambda f: f.date, reverse=True), list[Finding]()
     while len(kept) > MAX_FINDINGS:
-        others = [i for i, f in enumerate(kept) if f is not keep]
+        others = [i for i, f in enumerate(kept) if not any(f is one for one in keep)]
         repeated = [i for i in others if _repeats(kept[i], kept[:i])]
-        del kept[(repeated or others)[-1]]
-    return kept
+        gone.append(kept.pop((repeated or others)[-1]))
+    return kept, gone
 
 
 def merge_finding(text: str, finding: Finding, path: Path = Path("card.yaml")) -> str:
-    """Return the text of a cookbook card with `finding` merged into its findings.
+    """Return the text of a cookbook card with one finding merged in; see `merge_findings`."""
+    return merge_findings(text, [finding], path)
 
-    It replaces an older finding of the same stack, commit and model. Raises YamlError (naming `path`)
-    when the text is no valid card or cannot be edited in place.
+
+def merge_findings(text: str, findings: Sequence[Finding], path: Path = Path("card.yaml")) -> str:
+    """Return the text of a cookbook card with the findings of one run merged into its own.
+
+    One replaces an older finding of the same key; one of a run that the card has already changes
+    nothing. What goes beyond MAX_FINDINGS is counted in `earlier`. Every byte outside the two
+    blocks stays, and so do comments between findings and on lines of their own in `earlier`; those
+    right above or in a finding go with it.
+    Raises YamlError (naming `path`) when the text is no valid card or cannot be edited in place.
     """
     card = loads(text, path, CookbookCard)
-    wanted = bounded([finding, *card.findings], keep=finding)
-    root = parse(text, path)
-    if root.flow:
+    updated = condensed(card, findings)
+    if updated is card:
+        return text
+    if parse(text, path).flow:
         raise YamlError(path, 1, 1, "cannot be refined in place", "write it in block style")
     newline = "\r\n" if "\r\n" in text else "\n"
-    merged = _splice(text.replace("\r\n", "\n"), path, card.findings, wanted)
+    merged = _splice(text.replace("\r\n", "\n"), path, card.findings, updated.findings)
+    if updated.earlier is not None and updated.earlier != card.earlier:
+        merged = _with_earlier(merged, path, updated.earlier)
     merged = merged.replace("\n", newline)
-    if loads(merged, path, CookbookCard) != card.model_copy(update={"findings": wanted}):
-        raise YamlError(path, None, None, "cannot be refined in place", "simplify the findings")
+    if loads(merged, path, CookbookCard) != updated:
+        place = parse(text, path).keys.get("findings")
+        line, column = (place.line, place.column) if place else (None, None)
+        raise YamlError(path, line, column, "cannot be refined in place", "simplify the findings")
     return merged
+
+
+def condensed(card: CookbookCard, findings: Sequence[Finding]) -> CookbookCard:
+    """Return the card with the findings of one run in it, at most MAX_FINDINGS, and its summary.
+
+    The same card object where it holds them all already. Findings of a run stay as long as they
+    are half of what a card may hold, or fewer, however old.
+    """
+    fresh = [finding for finding in findings if not _known(finding, card)]
+    if not fresh:
+        return card
+    keep = fresh if len(fresh) <= MAX_FINDINGS // 2 else ()
+    kept, gone = _bounded([*fresh, *card.findings], keep)
+    return card.model_copy(update={"findings": kept, "earlier": _summed(card.earlier, gone)})
+
+
+def _known(finding: Finding, card: CookbookCard) -> bool:
+    """Whether the card holds this finding, or a newer one in its place, or counted it before."""
+    if card.earlier is not None and finding.run == card.earlier.last.run != "":
+        return True
+    same = [known for known in card.findings if known.key == finding.key]
+    return any(k.date > finding.date or (k.run == finding.run != "") for k in same)
+
+
+def _summed(earlier: Earlier | None, gone: Sequence[Finding]) -> Earlier | None:
+    """Return the summary with the findings in it that go."""
+    if not gone:
+        return earlier
+    old = [] if earlier is None else [earlier.last]
+    best = [f for f in gone if f.verdict == "accepted" and f.gain is not None]
+    best += [earlier.best] if earlier is not None and earlier.best is not None else []
+    counts = {
+        verdict: sum(f.verdict == verdict for f in gone) + getattr(earlier, verdict, 0)
+        for verdict in ("accepted", "rejected", "inconclusive", "failed")
+    }
+    return Earlier(
+        **counts,
+        since=min([f.date for f in gone] + ([] if earlier is None else [earlier.since])),
+        best=max(best, key=lambda f: (f.gain or 0.0, f.date), default=None),
+        last=max([*gone, *old], key=lambda f: f.date),
+    )
 
 
 def _splice(text: str, path: Path, old: Sequence[Finding], wanted: Sequence[Finding]) -> str:
@@ -130,6 +137,33 @@ def _splice(text: str, path: Path, old: Sequence[Finding], wanted: Sequence[Find
         at = _line_end(text, keys["findings"].end)
         return f"{_closed(text[:at])}{_render(wanted, indent)}{text[at:]}"
     return _reordered(text, _chunks(text, node), old, wanted)
+
+
+def _with_earlier(text: str, path: Path, earlier: Earlier) -> str:
+    """Return the text with the summary behind the findings, or in the place of the old one."""
+    root = parse(text, path)
+    children, keys = root.mapping or {}, root.keys
+    node = children.get("earlier")
+    if node is None:
+        at = _line_end(text, _content_end(children["findings"]))
+        indent = min(place.column for place in keys.values()) - 1
+        head, comments = f"{_closed(text[:at])}{' ' * indent}earlier:\n", ""
+    else:
+        at, indent = _line_end(text, _content_end(node)), keys["earlier"].column - 1
+        if node.mapping is None or node.flow:
+            text = text[: keys["earlier"].end] + ":" + text[node.place.end :]
+            at = _line_end(text, keys["earlier"].end)
+        below = _line_end(text, keys["earlier"].end)
+        lines = text[below:at].splitlines(keepends=True)
+        comments = "".join(_closed(line) for line in lines if line.lstrip().startswith("#"))
+        head = _closed(text[:below])
+    values = _escaped_map(earlier.model_dump(exclude_defaults=True))
+    values |= {
+        name: _plain(finding)
+        for name, finding in (("best", earlier.best), ("last", earlier.last))
+        if finding is not None
+    }
+    return f"{head}{comments}{_dumped(CommentedMap(values), indent + 2)}{text[at:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,21 +217,28 @@ def _closed(text: str) -> str:
 
 def _render(findings: Sequence[Finding], indent: int) -> str:
     """Return the findings as a block list whose dashes stand at column `indent`."""
+    return _dumped([_plain(finding) for finding in findings], indent)
+
+
+def _dumped(data: object, indent: int) -> str:
     stream = io.StringIO()
     writer = YAML(typ="rt", pure=True)
     writer.width = _WIDTH
-    writer.dump([_plain(finding) for finding in findings], stream)
+    writer.representer.ignore_aliases = lambda _: True  # a card's reader refuses them
+    writer.dump(data, stream)
     return re.sub(r"^(?=.)", " " * indent, stream.getvalue(), flags=re.MULTILINE)
 
 
 def _plain(finding: Finding) -> CommentedMap:
-    values = CommentedMap(
-        {key: _escaped(value) for key, value in finding.model_dump(exclude_defaults=True).items()}
-    )
+    values = CommentedMap(_escaped_map(finding.model_dump(exclude_defaults=True)))
     if finding.ci is not None:
         values["ci"] = CommentedSeq(finding.ci)
         values["ci"].fa.set_flow_style()
     return values
+
+
+def _escaped_map(values: Mapping[str, object]) -> dict[str, object]:
+    return {key: _escaped(value) for key, value in values.items()}
 
 
 def _escaped(value: object) -> object:
@@ -206,15 +247,17 @@ def _escaped(value: object) -> object:
     The emitter would write them as they are, and the parser then break the line there.
     """
     if isinstance(value, dict):
-        return {key: _escaped(item) for key, item in value.items()}
+        return _escaped_map(value)
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
     if isinstance(value, str) and not _UNESCAPED.isdisjoint(value):
         return DoubleQuotedScalarString(value)
     return value
 
 
 def _repeats(finding: Finding, newer: Sequence[Finding]) -> bool:
-    return any((finding.stack, finding.verdict) == (n.stack, n.verdict) for n in newer)
+    return any(_sort(finding) == _sort(other) for other in newer)
 
 
-def _major(version: str) -> str:
-    return version.lstrip("v").partition(".")[0]
+def _sort(finding: Finding) -> tuple[object, ...]:
+    return (finding.stack, finding.model, finding.verdict, bool(finding.together))

@@ -106,7 +106,8 @@ def _refined(
     if new.change_class not in _AT_LEAST_AS_STRICT[old.change_class]:
         message = f"change_class: {new.change_class} is looser than the card's {old.change_class}"
         raise YamlError(path, None, None, message, "give the card an id of its own")
-    return new.model_copy(update={"findings": bounded([*new.findings, *old.findings])})
+    findings = bounded([*new.findings, *old.findings])
+    return new.model_copy(update={"findings": findings, "earlier": new.earlier or old.earlier})
 
 
 def _family(cards: Iterable[CookbookCard | FactCard], kind: type[_Card]) -> tuple[_Card, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,12 @@ from bot.commands import arguments
 from bot.commands.outcome import Outcome
 
 if TYPE_CHECKING:
+    from knowledge.cards import FactCard
+    from knowledge.overview import Overview
     from knowledge.store import Cards
 
 INVALID = 3
+LAYERS = ("kernel", "graph", "server", "features", "config")
 
 
 def add(commands: arguments.Commands) -> None:
@@ -30,8 +34,11 @@ def add(commands: arguments.Commands) -> None:
     )
     arguments.add_json(check)
     check.set_defaults(handler=run_check)
-    show = actions.add_parser("show", help="list the packaged cards, or print one")
-    show.add_argument("id", metavar="ID", nargs="?", help="the card's id")
+    show = actions.add_parser("show", help="show the cards and what was found with them")
+    show.add_argument("id", metavar="ID", nargs="?", help="the card's id: show all of it")
+    show.add_argument(
+        "--layer", metavar="LAYER", choices=LAYERS, help=f"only cards of it: {', '.join(LAYERS)}"
+    )
     show.add_argument(
         "--dir",
         dest="directories",
@@ -66,37 +73,43 @@ def run_check(args: argparse.Namespace) -> Outcome:
 
 
 def run_show(args: argparse.Namespace) -> Outcome:
-    """List the cards, or show one as it is in its file."""
-    from rich.text import Text
-
-    from bot.render.text import visible
+    """Show the cards, one block each: what they say, what was found, what still holds."""
+    from bot.render import knowledge as render
     from knowledge import schema, store
+    from knowledge.overview import overviews
     from layers.errors import InvalidInput
 
     cards = store.load_cards(store.builtin_directory(), *args.directories)
+    today = datetime.now(UTC).date()
+    told = [o for o in overviews(cards.cookbook, today) if args.layer in {None, o.card.layer}]
+    facts = [card for card in cards.facts if args.layer is None]
     if args.id is None:
-        return _listed(cards)
-    card = cards.get(args.id)
-    if card is None:
-        raise InvalidInput(f"there is no card {args.id!r}", hint=_nearest(args.id, cards))
-    text = cards.path_of(card.id).read_text(encoding="utf-8")
-    return Outcome(schema.show(card), Text(visible(text).rstrip()))
+        listed = {"schema": "fvec.knowledge/1", "cards": _listed(told, facts)}
+        return Outcome(listed, render.blocks(told, facts))
+    told, facts = [o for o in told if o.card.id == args.id], [c for c in facts if c.id == args.id]
+    if not (told or facts):
+        where = f" of layer {args.layer}" if args.layer else ""
+        raise InvalidInput(f"there is no card {args.id!r}{where}", hint=_nearest(args.id, cards))
+    document = schema.show(told[0].card if told else facts[0])
+    if told:
+        document["overview"] = told[0].data()
+    return Outcome(document, render.blocks(told, facts, whole=True))
 
 
-def _listed(cards: Cards) -> Outcome:
-    from bot.render import terminal
-
-    rows: list[tuple[str, str, str, int]] = [
-        (card.id, card.layer, card.title, len(card.findings)) for card in cards.cookbook
+def _listed(told: Sequence[Overview], facts: Sequence[FactCard]) -> list[dict[str, object]]:
+    """Return one row of plain data per card."""
+    rows: list[dict[str, object]] = [
+        {
+            "id": overview.card.id,
+            "about": overview.card.layer,
+            "title": overview.card.title,
+            "findings": len(overview.card.findings),
+            **overview.data(),
+        }
+        for overview in told
     ]
-    rows += [(card.id, card.kind, card.title, 0) for card in cards.facts]
-    keys = ("id", "about", "title", "findings")
-    document = {
-        "schema": "fvec.knowledge/1",
-        "cards": [dict(zip(keys, row, strict=True)) for row in rows],
-    }
-    cells = [[str(value) for value in row] for row in rows]
-    return Outcome(document, terminal.plain_table(keys, cells, right={3}))
+    rows += [{"id": c.id, "about": c.kind, "title": c.title, "findings": 0} for c in facts]
+    return rows
 
 
 def _nearest(card_id: str, cards: Cards) -> str:

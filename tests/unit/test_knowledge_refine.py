@@ -4,11 +4,11 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from knowledge.cards import MAX_FINDINGS, CookbookCard, Finding
-from knowledge.refine import Ground, bounded, is_refuted, merge_finding, still_counts
+from knowledge.cards import MAX_FINDINGS, CookbookCard, Earlier, Finding
+from knowledge.refine import bounded, condensed, merge_finding, merge_findings
 from knowledge.yamlfile import YamlError, loads
 
 TODAY = date(2026, 11, 29)
@@ -139,8 +139,165 @@ def test_beyond_the_bound_the_oldest_repetition_goes_first() -> None:
         finding(date=TODAY - timedelta(days=i), commit=f"c{i}") for i in range(1, MAX_FINDINGS)
     ]
     new = finding(stack="new")
-    kept = bounded([new, *repeated, unique], keep=new)
+    kept = bounded([new, *repeated, unique])
     assert kept == [new, *repeated[:-1], unique]
+
+
+def at(days_ago: int, **changes: object) -> Finding:
+    when = TODAY - timedelta(days=days_ago)
+    return finding(**{"date": when, "commit": f"c{days_ago}", "run": f"run-{days_ago}"} | changes)
+
+
+def card_of(text: str) -> CookbookCard:
+    return loads(text, Path("c.yaml"), CookbookCard)
+
+
+def test_what_goes_beyond_the_bound_leaves_counts_the_best_and_the_last() -> None:
+    verdicts = ["accepted", "rejected", "inconclusive", "failed"]
+    made = [at(i, verdict=verdicts[i % 4], gain=1 + i / 100) for i in range(30)]
+    text = HEAD
+    for one in reversed(made):
+        text = merge_finding(text, one)
+    card = card_of(text)
+    assert card.findings == made[:MAX_FINDINGS]
+    assert card.earlier == Earlier(
+        accepted=5,
+        rejected=5,
+        inconclusive=4,
+        failed=4,
+        since=made[-1].date,
+        best=made[28],
+        last=made[MAX_FINDINGS],
+    )
+
+
+def test_the_summary_is_written_behind_the_findings_and_comments_around_it_stay() -> None:
+    text = FULL_BLOCK.replace("# the end", "# before\nwhen_not: []\n# the end")
+    text = merge_finding(HEAD + text, at(0, commit="new"))
+    assert text.endswith(
+        """\
+earlier:
+  accepted: 1
+  since: 2026-11-18
+  last:
+    date: 2026-11-18
+    stack: ads
+    commit: c11
+    verdict: accepted
+    reason: gain_above_floor
+    hardware: xeon
+# before
+when_not: []
+# the end
+"""
+    )
+    noted = text.replace("earlier:\n", "earlier:  # the bot's\n  # mine\n").replace(
+        "  last:\n", "  # about the last\n  last:\n"
+    )
+    again = merge_finding(noted, at(0, commit="newer"))
+    kept = "earlier:  # the bot's\n  # mine\n  # about the last\n  accepted: 2\n"
+    assert kept in again
+    assert again.endswith("    hardware: xeon\n# before\nwhen_not: []\n# the end\n")
+
+
+@pytest.mark.parametrize(
+    "old", ["earlier: {since: 2026-01-01, last: LAST}", "earlier:", "earlier: null"]
+)
+def test_a_summary_in_another_style_is_rewritten(old: str) -> None:
+    last = "{date: 2026-01-01, stack: s, commit: c, verdict: failed, reason: r, hardware: h}"
+    line = old.replace("LAST", last)
+    text = merge_finding(f"{HEAD}{line}  # kept\n{FULL_BLOCK}", at(0, commit="new"))
+    card = card_of(text)
+    assert card.earlier is not None
+    assert (card.earlier.count, len(card.findings)) == (1, MAX_FINDINGS)
+    assert "earlier:  # kept\n" in text
+
+
+def test_a_merge_that_is_repeated_changes_nothing_even_where_all_did_not_fit() -> None:
+    run = [at(0, model=f"m{i}", stack=f"s{i}") for i in range(MAX_FINDINGS + 5)]
+    once = merge_findings(HEAD + BLOCK, run)
+    assert card_of(once).earlier is not None
+    assert card_of(once).earlier.count == 7
+    assert merge_findings(once, run) == once
+
+
+def test_an_older_run_that_is_merged_late_replaces_nothing() -> None:
+    newer, older = finding(reason="newer"), finding(date=date(2026, 1, 1), reason="older")
+    assert merge_finding(merge_finding(HEAD, newer), older) == merge_finding(HEAD, newer)
+
+
+def test_what_a_reviewer_corrects_in_a_finding_survives_the_same_run() -> None:
+    made = finding(run="run-1", reason="said_badly")
+    text = merge_finding(HEAD, made).replace("said_badly", "said_well")
+    assert merge_finding(text, made) == text
+
+
+def test_findings_on_top_of_others_and_together_stand_beside_those_alone() -> None:
+    alone = finding()
+    on_top = finding(on_top=["one-pass on features"])
+    joint = finding(together=["a-card on features", "one-pass on features"])
+    text = merge_findings(HEAD, [alone, on_top, joint])
+    assert card_of(text).findings == [alone, on_top, joint]
+    assert merge_finding(text, finding(reason="again")).count("- date:") == 3
+
+
+RUNS = range(18)
+VERDICTS = st.sampled_from(["accepted", "rejected"])
+SLOW_TO_SHRINK = settings(deadline=None, max_examples=40, phases=[Phase.generate])
+
+
+@SLOW_TO_SHRINK
+@given(st.permutations(RUNS), st.lists(VERDICTS, min_size=len(RUNS), max_size=len(RUNS)))
+def test_whatever_the_order_of_merging_nothing_important_is_lost(order, verdicts) -> None:
+    made = [at(i, verdict=v, model=f"m{i % 3}", gain=1 + i / 64) for i, v in enumerate(verdicts)]
+    single = card_of(HEAD)
+    for i in order:
+        single = condensed(single, [made[i]])
+    for card in (condensed(card_of(HEAD), made), single):
+        assert len(card.findings) == MAX_FINDINGS
+        assert card.earlier is not None
+        assert card.earlier.count == len(RUNS) - MAX_FINDINGS
+        told = [*card.findings, card.earlier.last, card.earlier.best]
+        best = [f for f in made if f.verdict == "accepted"][-1:]
+        assert all(f in told for f in best)
+        newest = {(f.model, f.verdict): f for f in reversed(made)}
+        assert all(f in card.findings for f in newest.values())
+
+
+def test_in_order_of_time_one_by_one_gives_what_one_merge_of_all_gives() -> None:
+    made = [at(i, verdict="rejected" if i % 2 else "accepted", model=f"m{i % 3}") for i in RUNS]
+    single = card_of(HEAD)
+    for one in reversed(made):
+        single = condensed(single, [one])
+    assert single == condensed(card_of(HEAD), made)
+
+
+def test_a_card_stays_within_its_size_however_many_runs_there_were() -> None:
+    text, sizes = HEAD, list[int]()
+    for day in range(60, 0, -1):
+        changes = {"versions": {"triton": "2.51.0"}, "gain": 1 + day / 7, "ci": (1.0, 9.9)}
+        text = merge_findings(text, [at(day, model=m, **changes) for m in ("features", "ranker")])
+        sizes.append(len(text))
+    assert max(sizes) < max(sizes[:20]) + 50  # digits of numbers
+    assert max(sizes) < len(HEAD) + (MAX_FINDINGS + 2) * 400
+
+
+def merged_or_refused(text: str) -> str | YamlError:
+    try:
+        return merge_finding(text, finding())
+    except YamlError as error:
+        return error
+
+
+@pytest.mark.parametrize("cut", range(10, len(HEAD + BLOCK), 37))
+def test_a_torn_card_is_an_error_with_its_place_or_what_is_left_is_whole(cut: int) -> None:
+    torn = (HEAD + BLOCK)[:cut]
+    told = merged_or_refused(torn)
+    if isinstance(told, YamlError):
+        assert str(told).startswith("card.yaml:")
+        assert told.line is not None
+    else:
+        assert told.startswith(torn[: len(HEAD)].rstrip("\n"))
 
 
 def full_block() -> str:
@@ -172,73 +329,8 @@ def test_merging_touches_only_the_findings(data: st.DataObject) -> None:
         after = loads(text, Path("c.yaml"), CookbookCard)
         assert text.startswith(HEAD)
         assert text.endswith("# the end\n") == ("# the end\n" in text)
-        assert after == before.model_copy(update={"findings": list(after.findings)})
-        assert new in after.findings
+        same = {"findings": list(after.findings), "earlier": after.earlier}
+        assert after == before.model_copy(update=same)
+        assert new in after.findings or any(f.date > new.date for f in after.findings)
         assert list(after.findings) == bounded(after.findings)
         assert {*map(repr, after.findings)} <= {*map(repr, before.findings), repr(new)}
-
-
-GROUND = Ground("ads", "w1", "xeon", {"triton": "2.51.0", "numpy": "1.26.4"}, TODAY)
-
-
-@pytest.mark.parametrize(
-    ("changes", "counts"),
-    [
-        ({}, True),
-        ({"stack": "search"}, False),
-        ({"workload": "w2"}, False),
-        ({"hardware": "epyc"}, False),
-        ({"versions": {"triton": "2.60.0"}}, True),
-        ({"versions": {"triton": "3.0.0"}}, False),
-        ({"versions": {"numpy": "2.0"}}, False),
-        ({"versions": {"torch": "9"}}, True),
-        ({"date": TODAY - timedelta(days=89)}, True),
-        ({"date": TODAY - timedelta(days=90)}, False),
-    ],
-)
-def test_a_finding_counts_on_the_same_ground_while_it_is_fresh(
-    changes: dict[str, object], *, counts: bool
-) -> None:
-    assert still_counts(finding(**{"workload": "w1", **changes}), GROUND) is counts
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "reason"),
-    [
-        ([], None),
-        (["rejected"], "a-card: rejected on 2026-11-29 at c0 (gain_above_floor)"),
-        (["accepted"], None),
-        (["inconclusive"], None),
-        (["accepted", "rejected"], None),
-        (["failed", "rejected"], "a-card: rejected on 2026-11-28 at c1 (gain_above_floor)"),
-    ],
-)
-def test_only_a_rejection_that_nothing_newer_overrules_refutes(
-    verdicts: list[str], reason: str | None
-) -> None:
-    card = loads(HEAD, Path("c.yaml"), CookbookCard)
-    findings = [
-        finding(verdict=verdict, commit=f"c{i}", date=TODAY - timedelta(days=i))
-        for i, verdict in enumerate(verdicts)
-    ]
-    assert (
-        is_refuted(
-            card.model_copy(update={"findings": findings}),
-            model="features",
-            stack="ads",
-            workload="",
-            hardware="xeon",
-            versions={},
-            today=TODAY,
-        )
-        == reason
-    )
-
-
-def test_a_rejection_on_one_model_says_nothing_about_another():
-    card = loads(HEAD, Path("c.yaml"), CookbookCard)
-    rejected = finding(verdict="rejected", model="ranker", date=TODAY)
-    tried = card.model_copy(update={"findings": [rejected]})
-    ground = {"stack": "ads", "workload": "", "hardware": "xeon", "versions": {}, "today": TODAY}
-    assert is_refuted(tried, model="features", **ground) is None
-    assert is_refuted(tried, model="ranker", **ground) is not None
