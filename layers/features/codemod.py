@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import libcst as cst
 
 from layers.base import Hotspot
-from layers.features.sites import Found, Refusal, Site
+from layers.features.compiled import compiled_lines
+from layers.features.names import changed_meaning
+from layers.features.sites import Found, Refusal, Site, sites
 from layers.features.source import Source, UnreadableError, read
 
 
@@ -40,6 +43,24 @@ class Rewrite:
     edit: Callable[[], cst.Module] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package that a rewritten file imports and that goes beside it; `folder` holds it here."""
+
+    name: str
+    folder: Path
+
+    def files(self) -> dict[str, bytes]:
+        """Return its files by path below the package, without what a build leaves there."""
+        return {
+            path.relative_to(self.folder).as_posix(): path.read_bytes()
+            for path in sorted(self.folder.rglob("*"))
+            if path.suffix in _SHIPPED or path.name == ".gitignore"
+        }
+
+
+_SHIPPED = frozenset({".py", ".c", ".h"})
+
 Share = Callable[[Sequence[Hotspot], Sequence[Site]], float]
 
 
@@ -48,7 +69,7 @@ class Codemod:
     """One rewrite, and what part of a profile its sites stand for.
 
     `words` are texts of which a file must hold at least one to be worth parsing. `explanation` says
-    to a reviewer why outputs stay as they were.
+    to a reviewer why outputs stay as they were. `package` goes beside every file that is changed.
     """
 
     name: str
@@ -56,13 +77,14 @@ class Codemod:
     analyse: Callable[[Source, File], Rewrite]
     share: Share
     explanation: str
+    package: Package | None = None
 
     def find(self, file: File) -> list[Found]:
         """Return the places that can be changed, and those that are left, with the reason."""
         if not any(word in file.text for word in self.words):
             return []
         try:
-            return list(self.analyse(read(file.text), file).found)
+            return list(self._rewrite(file).found)
         except UnreadableError as error:
             return [Refusal(str(error), error.line)]
 
@@ -73,8 +95,30 @@ class Codemod:
         """
         if not any(word in file.text for word in self.words):
             return file.text
-        edit = self.analyse(read(file.text), file).edit
+        edit = self._rewrite(file).edit
         return file.text if edit is None else edit().code
+
+    def _rewrite(self, file: File) -> Rewrite:
+        source = read(file.text)
+        rewrite = self.analyse(source, file)
+        matched = sites(rewrite.found)
+        return _left(rewrite, _hindrance(source, matched)) if matched else rewrite
+
+
+def _hindrance(source: Source, matched: Sequence[Site]) -> str:
+    """Say why no codemod may write its code here, "" where it may."""
+    compiled = compiled_lines(source)
+    inside = [compiled[site.line] for site in matched if site.line in compiled]
+    if inside:
+        return f"a function that {inside[0]} compiles, which knows no helper of ours"
+    return changed_meaning(source)
+
+
+def _left(rewrite: Rewrite, reason: str) -> Rewrite:
+    """Return refusals alone where there is a reason: one edit makes all sites of a file."""
+    if not reason:
+        return rewrite
+    return Rewrite([Refusal(reason, f.line) if isinstance(f, Site) else f for f in rewrite.found])
 
 
 def share_of_lines(spots: Sequence[Hotspot], matched: Sequence[Site]) -> float:

@@ -53,6 +53,21 @@ def add_helper(module: cst.Module, code: str) -> cst.Module:
 _DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
 
 
+def add_imports(module: cst.Module, code: str) -> cst.Module:
+    """Insert imports after those that the module starts with, at the latest before a definition."""
+    at = 0
+    for n, statement in enumerate(module.body):
+        if isinstance(statement, _DEFINITIONS):
+            break
+        if isinstance(statement, cst.SimpleStatementLine) and any(
+            isinstance(part, cst.Import | cst.ImportFrom) for part in statement.body
+        ):
+            at = n + 1
+    at = at or (1 if module.get_docstring() is not None else 0)
+    body = [*module.body[:at], *cst.parse_module(code).body, *module.body[at:]]
+    return module.with_changes(body=body)
+
+
 def append_argument(call: cst.Call, argument: cst.Arg) -> cst.Call:
     """Append an argument in the layout of those that are there."""
     if not call.args:

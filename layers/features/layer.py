@@ -24,7 +24,7 @@ from layers.features.codemod import Codemod, File
 from layers.features.codemods.table import CODEMODS
 from layers.features.files import read_files
 from layers.features.sites import Found, refusals, sites
-from layers.profiler import LOOKUP
+from layers.profiler import CONVERSION, LOOKUP
 
 SHOWN_REFUSALS = 3
 
@@ -35,12 +35,13 @@ class FeaturesLayer:
     name = LayerName.FEATURES
 
     def profile(self, profile: Profile, stack: StackView) -> Sequence[Hotspot]:
-        """Return hotspots in the models' own files, and of the server's look-up function."""
+        """Return hotspots in the models' own files, and of the server's own functions."""
         models = stack.manifest.stack.models
         return tuple(
             spot
             for spot in profile.hotspots
-            if spot.function == LOOKUP or PurePosixPath(spot.file).is_relative_to(models)
+            if spot.function in (LOOKUP, CONVERSION)
+            or PurePosixPath(spot.file).is_relative_to(models)
         )
 
     def diagnose(
@@ -82,6 +83,10 @@ class FeaturesLayer:
         }
         if not changed:
             return None
+        if codemod.package is not None:
+            for folder in {str(PurePosixPath(path).parent) for path in changed}:
+                for name, content in codemod.package.files().items():
+                    changed[f"{folder}/{codemod.package.name}/{name}"] = content
         summary = f"{hypothesis.title} in {hypothesis.model}"
         return Edit(changed, summary, codemod.explanation)
 

@@ -9,6 +9,9 @@ from typing import TypeVar
 import libcst as cst
 from libcst.metadata import (
     Assignment,
+    BaseAssignment,
+    BuiltinAssignment,
+    GlobalScope,
     MetadataWrapper,
     ParentNodeProvider,
     PositionProvider,
@@ -102,6 +105,13 @@ class Source:
         found = list(scope[name.value])
         own = [item for item in found if type(item) is Assignment]
         return own if own and len(own) == len(found) else None
+
+    def module_bindings(self, name: str) -> list[BaseAssignment]:
+        """Return everything that binds `name` in the module's own scope; builtins do not count."""
+        scopes = (scope for scope in self._scopes.values() if isinstance(scope, GlobalScope))
+        scope = next(scopes, None)
+        found = () if scope is None else scope[name]
+        return [item for item in found if not isinstance(item, BuiltinAssignment)]
 
     def qualified(self, node: cst.Name | cst.Attribute) -> set[str]:
         """Return the full names that `node` may stand for, imports resolved."""

@@ -9,7 +9,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SERVER_MODULE = "triton_python_backend_utils"
 SERVER = runpy.run_path(str(HERE / f"{SERVER_MODULE}.py"))
-ERRORS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
+ERRORS = (
+    *(ValueError, TypeError, AttributeError, LookupError, ArithmeticError),
+    SERVER["TritonModelException"],
+)
 
 
 def programs(kind):
@@ -38,27 +41,33 @@ def model_class(text):
 
 def request(inputs):
     """Build a request of (name, array) pairs; a name may come twice."""
-    tensors = [SERVER["Tensor"](name, array) for name, array in inputs]
-    return SERVER["InferenceRequest"](tensors)
+    tensors = [SERVER["Tensor"].received(name, array) for name, array in inputs]
+    return SERVER["InferenceRequest"](inputs=tensors)
 
 
-def outcome(text, requests):
-    """Return everything that a caller can see: bytes, dtype, shape and layout, or the error."""
+def outcome(text, requests, *, texts=False):
+    """Return everything that a caller can see: bytes, dtype, shape and layout, or the error.
+
+    An error is its type, with `texts` its message too.
+    """
     model = model_class(text)()
     if hasattr(model, "initialize"):
         model.initialize({})
     try:
         responses = model.execute(requests)
     except ERRORS as error:
-        return type(error).__name__
+        return (type(error).__name__, str(error)) if texts else type(error).__name__
     return [
-        str(response.error)
-        if response.error
-        else [_seen(tensor) for tensor in response.output_tensors]
+        str(response.error())
+        if response.has_error()
+        else [_seen(tensor) for tensor in response.output_tensors()]
         for response in responses
     ]
 
 
 def _seen(tensor):
-    array = tensor.as_numpy()
-    return tensor.name(), array.dtype, array.shape, array.flags.c_contiguous, array.tobytes()
+    """Return all of a tensor of numbers; of one of strings what reaches the wire."""
+    array = tensor.given
+    if tensor.kind == "TYPE_STRING":
+        return tensor.name(), tensor.kind, array.shape, tensor.sent()
+    return tensor.name(), array.dtype, array.shape, array.flags.c_contiguous, tensor.sent()
