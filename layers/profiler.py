@@ -10,7 +10,6 @@ bursts of 1 ms samples miss up to a sixth, so shares there err on the low side.
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
@@ -18,43 +17,34 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
 import psutil
 
 from layers.base import Hotspot, LayerName, Profile, StackView
-from layers.errors import InvalidInput, Location, Missing, ToolFailed
+from layers.collapsed import Frame, Sampled, parse_collapsed
+from layers.errors import Missing, ToolFailed
+from layers.phases import SERVER_MODULE as SERVER_MODULE
+from layers.phases import Phase, Roles, phase_of, roles_of
 
 SAMPLES_PER_SECOND = 200
 SERVER_PROCESS = "tritonserver"
 OUTSIDE_PYTHON = "(outside Python)"
 CONVERSION = "deserialize_bytes_tensor"  # the server's own Python, run before the model's code
 LOOKUP = "get_input_tensor_by_name"  # the server's too, but only a model's code calls it
-SERVER_MODULE = "triton_python_backend_utils.py"
 SMALLEST_SHARE = 0.0005  # hotspots below it are not kept
+MAX_SOURCE_BYTES = 200_000  # of a model's file that is read for the roles of its lines
 START_TIMEOUT_S = 30.0
 
-_FRAME = re.compile(r"^(?P<function>.*?) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
-_BETWEEN_FRAMES = re.compile(r"(?<=\));")
-
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame of a sampled stack; `line` counts from 1, 0 where the profiler knows none."""
+class OwnFiles:
+    """Where the stack's own files lie, and the roles of their lines by the names in the stacks."""
 
-    function: str
-    file: str
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """One distinct stack, outermost frame first, and how many samples found it."""
-
-    frames: tuple[Frame, ...]
-    count: int
+    root: Path
+    roles: Mapping[str, Roles] = field(default_factory=dict)
 
 
 class Profiled(Protocol):
@@ -65,29 +55,6 @@ class Profiled(Protocol):
 
     def cpu_seconds(self) -> Mapping[str, float]:
         """Return CPU seconds so far of the server ("tritonserver") and of each model process."""
-
-
-def parse_collapsed(text: str, path: Path | None = None) -> list[Sampled]:
-    """Parse py-spy's `raw` format: `frame;frame;... count`, one stack a line.
-
-    A frame reads `function (file:line)`; one that does not is kept by its text alone. Raises
-    InvalidInput with the line when a line has no sample count. A stack may be empty: the thread
-    ran outside Python.
-    """
-    stacks = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        stack, _, count = line.rpartition(" ")
-        if not (count.isascii() and count.isdigit()):
-            raise InvalidInput(
-                "not a collapsed stack",
-                at=Location(path or Path("<profile>"), number),
-                hint="expected 'frame;frame;... count' as py-spy record --format raw writes it",
-            )
-        frames = _BETWEEN_FRAMES.split(stack) if stack else []
-        stacks.append(Sampled(tuple(map(_frame, frames)), int(count)))
-    return stacks
 
 
 def profile(
@@ -107,6 +74,7 @@ def profile(
     `by_layer` says what each layer could touch: *features* is time under the stack's own
     files, in processes that have no torch; *graph* is the same in processes that do; *server*
     is the server process and its string conversion wherever it runs; *config* is everything.
+    `by_phase` splits each model's process, see `layers.phases`.
 
     Raises Missing when py-spy is absent or may not read the processes, ToolFailed when it breaks.
     """
@@ -129,7 +97,7 @@ def profile(
         sampled_s,
         requests=requests,
         torch=torch,
-        root=stack.root,
+        own=OwnFiles(stack.root, _roles(stacks, stack.root)),
         raw=raw,
         tool=_tool(),
     )
@@ -142,7 +110,7 @@ def summarise(
     *,
     requests: int,
     torch: Iterable[str],
-    root: Path,
+    own: OwnFiles,
     raw: Path,
     tool: str = "py-spy",
 ) -> Profile:
@@ -163,24 +131,29 @@ def summarise(
     layers = dict.fromkeys((LayerName.FEATURES, LayerName.GRAPH), 0.0)
     layers |= {LayerName.SERVER: shares.get(SERVER_PROCESS, 0.0), LayerName.CONFIG: 1.0}
     hotspots: list[Hotspot] = []
+    phases: dict[str, Mapping[str, float]] = {}
     for process, share in shares.items():
-        tally = _Tally(process, root)
+        tally = _Tally(process, own)
         for stack, weight in _weighted(stacks.get(process, ()), sampled_s.get(process, 0.0), share):
             tally.add(stack.frames, weight)
         hotspots += tally.hotspots(unseen=share - tally.seen)
+        if process in stacks:
+            phases[process] = tally.phases(share)
         layers[LayerName.SERVER] += tally.conversion
         layers[LayerName.GRAPH if process in heavy else LayerName.FEATURES] += tally.own
     hotspots.sort(key=lambda spot: (-spot.share, spot.process, spot.file, spot.line))
     by_layer = {name: min(1.0, share) for name, share in layers.items()}
-    return Profile(tool, raw, total_s, requests, shares, by_layer, tuple(hotspots))
+    return Profile(tool, raw, total_s, requests, shares, by_layer, tuple(hotspots), phases)
 
 
 class _Tally:
     """Sums of one process, by line and by function."""
 
-    def __init__(self, process: str, root: Path) -> None:
+    def __init__(self, process: str, own: OwnFiles) -> None:
         self._process = process
-        self._root = root
+        self._root = own.root
+        self._roles = own.roles
+        self._phases = dict.fromkeys(Phase, 0.0)
         self._self: dict[Frame, float] = defaultdict(float)
         self._lines: dict[Frame, float] = defaultdict(float)
         self._functions: dict[tuple[str, str], float] = defaultdict(float)
@@ -194,6 +167,7 @@ class _Tally:
             return
         own = {frame for frame in frames if self._is_own(frame)}
         self.seen += weight
+        self._phases[phase_of(frames, self._roles)] += weight
         self._self[frames[-1]] += weight
         for frame in own:
             self._lines[frame] += weight
@@ -203,6 +177,11 @@ class _Tally:
             self.conversion += weight
         elif own:
             self.own += weight
+
+    def phases(self, share: float) -> dict[str, float]:
+        """Split the process's `share`; what no stack saw is the server's native code."""
+        seen = self._phases | {Phase.OUTSIDE: self._phases[Phase.OUTSIDE] + share - self.seen}
+        return {phase.value: min(1.0, max(0.0, part)) for phase, part in seen.items()}
 
     def hotspots(self, *, unseen: float) -> Iterator[Hotspot]:
         """Yield what was counted; `unseen` is the share spent outside Python frames."""
@@ -217,16 +196,34 @@ class _Tally:
             yield Hotspot(self._process, "", OUTSIDE_PYTHON, 0, unseen)
 
     def _is_own(self, frame: Frame) -> bool:
-        path = Path(frame.file)
-        return path.is_absolute() and path.is_relative_to(self._root)
+        return _is_under(Path(frame.file), self._root)
 
     def _hotspot(
         self, file: str, function: str, line: int, share: float, *, inclusive: bool = False
     ) -> Hotspot:
         path = Path(file)
-        if path.is_absolute() and path.is_relative_to(self._root):
+        if _is_under(path, self._root):
             file = str(path.relative_to(self._root))
         return Hotspot(self._process, file, function, line, min(1.0, share), inclusive)
+
+
+def _roles(stacks: Mapping[str, Sequence[Sampled]], root: Path) -> dict[str, Roles]:
+    """Read the roles of the lines of each sampled file of the stack; one not to be read has none."""
+    sampled = {f.file for found in stacks.values() for stack in found for f in stack.frames}
+    return {name: _roles_in(Path(name)) for name in sampled if _is_under(Path(name), root)}
+
+
+def _roles_in(path: Path) -> Roles:
+    try:
+        if path.is_symlink() or path.stat().st_size > MAX_SOURCE_BYTES:
+            return {}
+        return roles_of(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return {}
+
+
+def _is_under(path: Path, root: Path) -> bool:
+    return path.is_absolute() and path.is_relative_to(root)
 
 
 def _weighted(
@@ -247,13 +244,6 @@ def _weighted(
 
 def _is_server(frame: Frame, function: str) -> bool:
     return frame.function == function and Path(frame.file).name == SERVER_MODULE
-
-
-def _frame(text: str) -> Frame:
-    match = _FRAME.match(text)
-    if match is None:
-        return Frame(text, "", 0)
-    return Frame(match["function"], match["file"], int(match["line"] or 0))
 
 
 def _read(path: Path) -> list[Sampled]:

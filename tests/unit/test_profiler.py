@@ -10,9 +10,11 @@ import psutil
 import pytest
 
 from layers.base import Hotspot, LayerName, StackView
+from layers.collapsed import Frame, Sampled, parse_collapsed
 from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.manifest import Manifest
-from layers.profiler import Frame, Sampled, parse_collapsed, profile, summarise
+from layers.phases import roles_of
+from layers.profiler import OwnFiles, profile, summarise
 
 ROOT = Path("/stack")
 MODEL = "/stack/models/f/1/model.py"
@@ -28,14 +30,14 @@ MANIFEST = Manifest.model_validate(
 EXECUTE = Frame("execute", MODEL, 10)
 
 
-def summary(stacks, cpu_s, *, sampled_s=None, torch=()):
+def summary(stacks, cpu_s, *, sampled_s=None, torch=(), roles=None):
     return summarise(
         stacks,
         cpu_s,
         sampled_s or cpu_s,
         requests=7,
         torch=torch,
-        root=ROOT,
+        own=OwnFiles(ROOT, roles or {}),
         raw=Path("raw"),
     )
 
@@ -99,6 +101,26 @@ def test_one_sampled_instance_stands_for_all():
 def test_recursion_counts_once_per_line_and_function():
     found = summary({"f": [Sampled((EXECUTE, EXECUTE, EXECUTE), 200)]}, {"f": 1.0})
     assert [spot.share for spot in found.hotspots] == [1.0, 1.0, 1.0]
+
+
+def test_splits_the_process_of_a_model_into_the_phases_of_a_request():
+    source = (
+        "def execute(r):\n    a = get(r).as_numpy()\n    b = solve(a)\n    return Tensor('b', b)\n"
+    )
+    library = Frame("solve", "/site-packages/numpy/linalg.py", 7)
+    stacks = {
+        "f": [
+            Sampled((Frame("deserialize_bytes_tensor", UTILS, 115),), 40),
+            Sampled((Frame("execute", MODEL, 2), Frame("get", "/lib/x.py", 1)), 20),
+            Sampled((Frame("execute", MODEL, 3), library), 60),
+            Sampled((Frame("execute", MODEL, 4), Frame("serialize_byte_tensor", UTILS, 70)), 20),
+            Sampled((Frame("threading", "/lib/threading.py", 3),), 20),
+        ]
+    }
+    found = summary(stacks, {"tritonserver": 0.0, "f": 1.0}, roles={MODEL: roles_of(source)})
+    assert {
+        name: {k: round(v, 6) for k, v in part.items()} for name, part in found.by_phase.items()
+    } == {"f": {"receive": 0.2, "compute": 0.4, "assemble": 0.1, "outside": 0.3}}
 
 
 def test_each_layer_gets_what_it_could_touch():
