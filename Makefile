@@ -5,7 +5,7 @@ STAMP  := $(VENV)/.installed
 FVEC   := $(VENV)/bin/fvec
 DEMO   := .fvec/demo
 
-.PHONY: install demo test check corpus record-noise bench clean
+.PHONY: install demo test check corpus survive record-noise bench clean
 
 install: $(STAMP)
 
@@ -41,6 +41,10 @@ check: install
 # Every candidate that must be refused, and every one that must pass.
 corpus: install
 	$(VENV)/bin/python -P tests/corpus/runner.py --out .fvec/corpus
+
+# A run killed at 200 points and resumed, its measurements replayed; fewer are in `make test`.
+survive: install
+	$(VENV)/bin/python -P tests/survival/runner.py --out .fvec/survive.json
 
 # Sixty no-op patches judged on the example, about 90 minutes on a quiet machine; resumes where it was ended.
 record-noise: install

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from layers.errors import Missing
+from layers.errors import Missing, ToolFailed
 from layers.evidence import EvidenceFile
 
 if TYPE_CHECKING:
@@ -88,9 +88,19 @@ def _make(folder: Path) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
     beside = path.with_name(f".{path.name}.new")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise ToolFailed(
+            f"{path} cannot be written: {error.strerror}",
+            hint="the run itself is in its journal: when that is mended, `fvec run --resume` "
+            "writes its report",
+        ) from error
 
 
 def _remove_if_unused(own: Path) -> None:

@@ -6,12 +6,15 @@ never compares outputs and never decides: those belong to `layers.verify`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from knowledge.ground import change_name
 
 if TYPE_CHECKING:
     from knowledge.cards import Card, Finding
@@ -65,6 +68,8 @@ class Profile:
     by_process: Mapping[str, float]  # share of cpu_s, sums to 1
     by_layer: Mapping[LayerName, float]  # share of cpu_s that each layer could touch
     hotspots: Sequence[Hotspot]
+    # share of cpu_s by model and phase of its process: "receive", "compute", "assemble", "outside"
+    by_phase: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,24 @@ class Hypothesis:
     change_class: ChangeClass
     transform: str  # the layer's rewrite, from the card
     sites: Sequence[str] = field(default_factory=tuple)  # "file:line" that the edit will touch
+    on_top: Sequence[str] = ()  # changes that this run accepted before: see `change`
+    together: Sequence[Hypothesis] = ()  # that this one carries out as one candidate, in order
+
+    @property
+    def change(self) -> str:
+        """Name of the change, as findings know it."""
+        return change_name(self.card, self.model)
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Names of all changes that the candidate makes: its own, or those it joins."""
+        return tuple(h.change for h in self.together) or (self.change,)
+
+    @property
+    def branch(self) -> str:
+        """Name of the branch that carries it out."""
+        model = re.sub(r"[^A-Za-z0-9_-]+", "-", self.model)  # not all that git refuses
+        return f"fvec/{self.layer}/{self.card}-{model}"
 
     @property
     def score(self) -> float:

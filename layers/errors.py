@@ -5,6 +5,9 @@ FvecError
 +-- Missing        4   something is not on this machine: its name and how to get it
 +-- Inconclusive   5   the measurement could not decide
 +-- ToolFailed     70  a tool of ours or below us broke; never a verdict on a candidate
++-- RunStopped     the run itself cannot go on, whatever the candidate: never swallowed by the loop
+    +-- JournalBroken    70  also ToolFailed: the journal cannot be written
+    +-- JournalMismatch  3   also InvalidInput: a run cannot be resumed on what is here now
 """
 
 from __future__ import annotations
@@ -72,3 +75,15 @@ class ToolFailed(FvecError):
     """A program that we started broke; the log that says why is named in the message."""
 
     exit_code = 70
+
+
+class RunStopped(FvecError):
+    """The run cannot go on, whatever its candidate is; the loop lets it through."""
+
+
+class JournalBroken(ToolFailed, RunStopped):
+    """The journal cannot be written; what it holds is whole."""
+
+
+class JournalMismatch(InvalidInput, RunStopped):
+    """What is here now is not what the journal was written on; the journal stays as it is."""

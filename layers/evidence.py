@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from knowledge.ground import change_name
 from layers.base import ChangeClass, LayerName
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -204,6 +205,8 @@ class HypothesisRecord(Record):
     score: float
     change_class: ChangeClass
     sites: list[str] = Field(default_factory=list)
+    on_top: list[str] = Field(default_factory=list)  # changes accepted before: "card on model"
+    together: list[str] = Field(default_factory=list)  # changes that this candidate joins
 
 
 class Iteration(Record):
@@ -253,6 +256,30 @@ class ProfileRecord(Record):
     by_process: dict[str, float]
     by_layer: dict[str, float]
     hotspots: list[HotspotRecord]
+    by_phase: dict[str, dict[str, Share]] = Field(
+        default_factory=dict
+    )  # of server CPU, by model: "receive", "compute", "assemble", "outside"
+
+
+def changes_of(iteration: Iteration) -> list[str]:
+    """Return the names of the changes that a candidate made: those it joined, or its own."""
+    return iteration.hypothesis.together or [
+        change_name(iteration.card, iteration.hypothesis.model)
+    ]
+
+
+class OnTop(Record):
+    """An accepted change, measured again on top of all the others that were accepted.
+
+    `pays`: the looks accept it again; `dropped`: they do not, and it is taken out of the stack;
+    `not_separable`: the others build on it; `not_measured`: no time, or a tool broke.
+    """
+
+    n: int
+    verdict: Literal["pays", "dropped", "not_separable", "not_measured"]
+    reason: str
+    others: list[int]  # the accepted changes that it was measured on top of
+    look: Look | None = None  # the last one: the stack against the same stack without the change
 
 
 class Environment(Record):
@@ -328,6 +355,7 @@ class KnowledgeRecord(Record):
 
     branch: str | None
     cards_changed: list[str]
+    problems: list[str] = Field(default_factory=list)  # cards that could not take their findings
 
 
 class RunReport(Record):
@@ -342,6 +370,7 @@ class RunReport(Record):
     profile: ProfileRecord | None = None
     noise: Noise | None = None
     iterations: list[Iteration] = Field(default_factory=list)
+    on_top: list[OnTop] = Field(default_factory=list)  # accepted changes on top of the others
     sampled: list[str] = Field(default_factory=list)  # why each layer was drawn, one line each
     not_tried: list[str] = Field(default_factory=list)  # one line each, with the reason
     conclusion: str  # one line: why the run ended as it did
@@ -368,6 +397,7 @@ class EvidenceFile(Record):
     noise: Noise
     iteration: Iteration
     others: list[Iteration]  # what else the run tried, verdicts only matter
+    on_top: OnTop | None = None  # the same change on top of all others that the run accepted
     blocks: list[Block]
     reproduce: list[str]  # argv of the command that measures again
 

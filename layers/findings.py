@@ -31,6 +31,8 @@ def finding(iteration: Iteration, ground: Ground) -> Finding:
         hardware=ground.hardware,
         versions=dict(ground.versions),
         workload=ground.workload,
+        on_top=list(iteration.hypothesis.on_top),
+        together=list(iteration.hypothesis.together),
         run=ground.run,
     )
 

@@ -6,6 +6,7 @@ The user's own configuration stays in force for the rest (safe.directory above a
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Mapping
@@ -30,6 +31,8 @@ _SETTINGS = {
     "user.email": BOT_EMAIL,
 }
 _TIMEOUT_S = 120.0
+_DISK = ("No space left", "unable to write", "Read-only file system", "Disk quota exceeded")
+_LEFT_LOCK = re.compile(r"'(?P<file>[^']+\.lock)': File exists")
 _PROTECTED = {".git", ".github"}
 
 
@@ -52,8 +55,22 @@ def git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> st
         raise ToolFailed(f"git {arguments[0]} ran longer than {_TIMEOUT_S:g} s") from error
     if done.returncode != 0:
         told = done.stderr.decode("utf-8", "replace").strip()
-        raise ToolFailed(f"git {arguments[0]} failed in {root}: {told}")
+        raise _failure(f"git {arguments[0]} failed in {root}: {told}", told)
     return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def _failure(message: str, told: str) -> ToolFailed:
+    """Return the error of a git command that failed, with a hint where git's words need one."""
+    if any(words in told for words in _DISK):
+        return ToolFailed(message, hint="the disk may be full, or may not be written to")
+    locked = _LEFT_LOCK.search(told)
+    if locked is None:
+        return ToolFailed(message)
+    return ToolFailed(
+        message,
+        hint=f"another git command works there now, or one was killed: if none does, "
+        f"remove {locked['file']}, then `fvec run --resume` goes on from here",
+    )
 
 
 def _environment() -> dict[str, str]:
@@ -109,6 +126,30 @@ def commit_edit(worktree: Path, edit: Edit) -> tuple[str, str]:
     )
     commit = resolve(worktree, "HEAD")
     return commit, patch_between(worktree, base, commit)
+
+
+def pick(worktree: Path, commit: str) -> str | None:
+    """Commit the change of `commit` on top of a clean worktree; None where it does not fit there.
+
+    The message is kept and the dates are the base commit's, so that the same change on the same
+    base is the same commit.
+    """
+    try:
+        git(worktree, "cherry-pick", "--no-commit", "--allow-empty", commit)
+    except ToolFailed:
+        conflicts = git(worktree, "diff", "--name-only", "--diff-filter=U")
+        git(worktree, "reset", "--hard", "--quiet")
+        if not conflicts:
+            raise
+        return None
+    date = git(worktree, "show", "--no-patch", "--format=%cI", "HEAD").strip()
+    git(
+        worktree,
+        *("commit", "--quiet", "--no-verify", "--allow-empty", "--cleanup=verbatim"),
+        *("--reuse-message", commit, "--reset-author"),
+        env={"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date},
+    )
+    return resolve(worktree, "HEAD")
 
 
 def patch_between(root: Path, base: str, commit: str) -> str:

@@ -6,38 +6,80 @@ repository, on a branch of their own, so that its owners review knowledge like c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Protocol
 
+import knowledge.ground
+from knowledge import yamlfile
 from knowledge.cards import CookbookCard, Finding
-from knowledge.refine import is_refuted, merge_finding
-from knowledge.store import Cards, builtin_directory, load_cards
-from knowledge.yamlfile import YamlError
+from knowledge.ground import split_change, weight
+from knowledge.refine import merge_findings
+from knowledge.standing import (
+    Standing,
+    State,
+    expected,
+    proven,
+    refused_together,
+    standing,
+)
+from knowledge.store import Cards, builtin_directory, card_files, load_card, load_cards
+from knowledge.yamlfile import Problem, YamlError
 from layers import git
-from layers.base import Edit, Ground, Hypothesis, Layer, LayerName
-from layers.errors import InvalidInput, Location, ToolFailed
-from layers.evidence import Iteration, KnowledgeRecord, Verdict
-from layers.sampling import Past
-from layers.session import RunOptions, Session
+from layers.base import ChangeClass, Edit, Ground, Hypothesis, Layer, LayerName
+from layers.errors import InvalidInput, ToolFailed
+from layers.evidence import Iteration, KnowledgeRecord, Verdict, changes_of
+from layers.sampling import Past, Weighed, joined
+from layers.session import RunOptions
 from layers.stack import Stack
 
 KNOWLEDGE_BRANCH = "fvec/knowledge"
 
 
+class Opened(Protocol):
+    """A stack in work: what reading its cards needs."""
+
+    @property
+    def stack(self) -> Stack:
+        """The serving repository, open."""
+
+    @property
+    def out(self) -> Path:
+        """Where worktrees may be made."""
+
+
+def knowledge_tip(stack: Stack) -> str | None:
+    """Return the commit of the knowledge branch whose cards count; None where the stack has them."""
+    return _unmerged_tip(stack)
+
+
 def knowledge_folders(stack: Stack, out: Path) -> list[Path]:
     """Return the repository's own cards: those of its commit, then of the knowledge branch."""
+    return _folders_at(stack, out, knowledge_tip(stack))
+
+
+def _folders_at(stack: Stack, out: Path, tip: str | None) -> list[Path]:
     folders = [stack.root / stack.manifest.knowledge]
-    tip = _unmerged_tip(stack)
     if tip is not None:
         worktree = stack.worktree(tip, out / "worktrees")
         folders.append(worktree / stack.manifest.knowledge)
     return folders
 
 
-def cards(session: Session, cookbook: Path | None) -> Cards:
-    """Return the packaged cards refined by the repository's own, or those of `cookbook` alone."""
+def cards(session: Opened, cookbook: Path | None, tip: str | None) -> Cards:
+    """Return the packaged cards refined by the repository's own, or those of `cookbook` alone.
+
+    `tip` is the commit of the knowledge branch: `knowledge_tip` as the run began.
+    """
     if cookbook is None:
-        return load_cards(builtin_directory(), *knowledge_folders(session.stack, session.out))
+        folders = _folders_at(session.stack, session.out, tip)
+        try:
+            return load_cards(builtin_directory(), *folders)
+        except YamlError as error:
+            depth = len(PurePosixPath(session.stack.manifest.knowledge).parts)
+            root = folders[-1].parents[depth - 1] if tip is not None else None
+            raise YamlError.of([_on_branch(p, root) for p in error.problems]) from error
     if not cookbook.is_dir():
         raise InvalidInput(
             f"{cookbook} is not a folder", hint="--cookbook DIR holds cookbook cards"
@@ -45,32 +87,103 @@ def cards(session: Session, cookbook: Path | None) -> Cards:
     return load_cards(cookbook)
 
 
-def refuted_by(known: Cards, ground: Ground) -> Callable[[Hypothesis], str | None]:
-    """Return what says why earlier runs on the same ground already answered a hypothesis."""
+def weigh(
+    known: Cards, ground: Ground, found: Sequence[Hypothesis], on_top: Sequence[str] = ()
+) -> Weighed:
+    """Return the hypotheses in the light of the findings; `on_top` are changes in place by now.
 
-    def refuted(hypothesis: Hypothesis) -> str | None:
-        card = known.get(hypothesis.card)
-        if not isinstance(card, CookbookCard):
-            return None
-        return is_refuted(
-            card,
-            model=hypothesis.model,
-            stack=ground.stack,
-            workload=ground.workload,
-            hardware=ground.hardware,
-            versions=ground.versions,
-            today=ground.date,
+    The expected gain becomes that of card and findings together, within the card's range. A
+    hypothesis is answered that was refuted on this ground, or inconclusive there lately. Changes
+    that were accepted there may be measured together: of one class that is no approximation, two
+    or more, what each was accepted on top of being in place or among them.
+    """
+    here = _ground(ground, on_top)
+    cards = {card.id: card for card in known.cookbook}
+    hypotheses, answered = [], {}
+    for hypothesis in (replace(h, on_top=tuple(on_top)) for h in found):
+        card = cards.get(hypothesis.card)
+        if card is not None:
+            stands = standing(card, hypothesis.model, here, hypothesis.share)
+            if stands.answered:
+                answered[hypothesis.change] = f"{card.id}: {stands.why}"
+            hypothesis = _informed(hypothesis, card, here, stands)
+        hypotheses.append(hypothesis)
+    open_ones = [h for h in hypotheses if h.change not in answered]
+    return Weighed(hypotheses, answered, _together(open_ones, cards, here))
+
+
+def _ground(ground: Ground, on_top: Sequence[str]) -> knowledge.ground.Ground:
+    return knowledge.ground.Ground(
+        stack=ground.stack,
+        workload=ground.workload,
+        hardware=ground.hardware,
+        versions=ground.versions,
+        today=ground.date,
+        on_top=frozenset(on_top),
+    )
+
+
+def _informed(
+    hypothesis: Hypothesis, card: CookbookCard, here: knowledge.ground.Ground, stands: Standing
+) -> Hypothesis:
+    """Return the hypothesis with the gain that card and findings let expect, and why."""
+    seen = expected(
+        card,
+        hypothesis.model,
+        here,
+        gain=hypothesis.expected_gain,
+        best=hypothesis.best_gain,
+        share=hypothesis.share,
+    )
+    why = hypothesis.why
+    if seen.findings:
+        why += (
+            f"; {seen.mean:.0%} of it may go by the card's {hypothesis.expected_gain:.0%} and "
+            f"{seen.findings} finding{'s' if seen.findings > 1 else ''}, which count for "
+            f"{seen.weight:.0%}"
         )
+    if stands.state in {State.STALE, State.OPEN}:
+        why += f"; {stands.why}"
+    return replace(hypothesis, expected_gain=seen.mean, why=why)
 
-    return refuted
+
+def _together(
+    found: Sequence[Hypothesis], cards: Mapping[str, CookbookCard], here: knowledge.ground.Ground
+) -> Hypothesis | None:
+    """Return the proven changes of the class with the highest score as one hypothesis, or None."""
+    proofs = {
+        h.change: (h, finding)
+        for h in found
+        if h.card in cards and h.change_class is not ChangeClass.APPROXIMATE
+        if (finding := proven(cards[h.card], h.model, here)) is not None
+    }
+    joints = []
+    for kind in ChangeClass:
+        named = {n: p for n, p in proofs.items() if p[0].change_class is kind}
+        while lost := [
+            n for n, p in named.items() if not here.on_top | named.keys() >= {*p[1].on_top}
+        ]:
+            named = {n: p for n, p in named.items() if n not in lost}
+        refused = any(
+            refused_together(cards[h.card], frozenset(named), here) for h, _ in named.values()
+        )
+        if len(named) >= 2 and not refused:
+            order = sorted(named.values(), key=lambda p: (len(p[1].on_top), p[0].card, p[0].model))
+            joints.append(replace(joined([h for h, _ in order]), on_top=tuple(sorted(here.on_top))))
+    return max(joints, key=lambda joint: joint.score, default=None)
 
 
-def past(known: Cards) -> list[Past]:
-    """Return what the findings say about each layer, for sampling."""
+def past(known: Cards, ground: Ground) -> list[Past]:
+    """Return what the findings say about each layer, for sampling, weighted by age and ground.
+
+    Findings of several changes together say nothing about one layer and are left out.
+    """
+    here = _ground(ground, ())
     return [
-        Past(LayerName(card.layer), Verdict(finding.verdict))
+        Past(LayerName(card.layer), Verdict(finding.verdict), weight(finding, here))
         for card in known.cookbook
         for finding in card.findings
+        if not finding.together
     ]
 
 
@@ -81,8 +194,12 @@ def findings(
     found: dict[str, list[Finding]] = {}
     for iteration in iterations:
         finding = layers[iteration.layer].refine(iteration, ground)
-        if finding is not None:
-            found.setdefault(iteration.card, []).append(finding)
+        if finding is None:
+            continue
+        for name in changes_of(iteration):
+            card, model = split_change(name)
+            one = finding.model_copy(update={"model": model}) if finding.together else finding
+            found.setdefault(card, []).append(one)
     return found
 
 
@@ -92,23 +209,29 @@ def refine(
     """Merge findings into their cards in place and commit them on the knowledge branch.
 
     `found` is by the id of the card; findings of a card that `known` does not hold are dropped.
-    The commit goes on top of what reviewers did on the branch. Raises InvalidInput when a card
-    cannot be edited in place, or when the branch of that name was never the bot's.
+    The commit goes on top of what reviewers did on the branch. A card that cannot take its
+    findings (half-written, say) is named in `problems` and hinders no other. What the cards hold
+    already is not committed again. Raises InvalidInput when the branch was never the bot's.
     """
     tip = _unmerged_tip(stack)
     worktree = stack.worktree(tip or stack.commit, out / "worktrees")
     by_id = {card.id: card for card in known.cookbook}
     told = {card_id: f for card_id, f in sorted(found.items()) if card_id in by_id}
-    try:
-        files = dict(_refined(by_id[i], f, known, worktree, stack) for i, f in told.items())
-    except YamlError as error:
-        at = Location(error.path, error.line, error.column)
-        raise InvalidInput(error.message, at=at, hint=error.hint) from error
-    if not files:
-        return KnowledgeRecord(branch=None, cards_changed=[])
-    commit, _ = git.commit_edit(worktree, _edit(files, told))
-    _advance(stack, commit)
-    return KnowledgeRecord(branch=KNOWLEDGE_BRANCH, cards_changed=sorted(files))
+    files, problems, places = dict[str, bytes](), list[str](), list[str]()
+    for card_id, new in told.items():
+        try:
+            place, text = _refined(by_id[card_id], new, known, worktree, stack)
+        except YamlError as error:
+            problems += [str(_on_branch(p, worktree)) for p in error.problems]
+            continue
+        places.append(place)
+        if not (worktree / place).is_file() or (worktree / place).read_bytes() != text:
+            files[place] = text
+    if files:
+        commit, _ = git.commit_edit(worktree, _edit(files, told))
+        _advance(stack, commit)
+    branch = KNOWLEDGE_BRANCH if places else None
+    return KnowledgeRecord(branch=branch, cards_changed=sorted(places), problems=problems)
 
 
 def _refined(
@@ -119,13 +242,31 @@ def _refined(
     The text of the repository's own card counts, else that of the card that the run used.
     """
     folder = worktree / stack.manifest.knowledge
-    own = load_cards(folder).paths.get(card.id)
+    own = _own_file(folder, card.id)
     source = own or known.path_of(card.id)
     place = own or folder / "cookbook" / card.layer / f"{card.id}.yaml"
-    text = source.read_bytes().decode()
-    for finding in found:
-        text = merge_finding(text, finding, source)
+    text = merge_findings(yamlfile.read(source), found, source)
     return str(place.relative_to(worktree)), text.encode()
+
+
+def _own_file(folder: Path, card_id: str) -> Path | None:
+    """Return the repository's own file of a card; raises YamlError where it is that file's name."""
+    for path in card_files(folder):
+        try:
+            if load_card(path).id == card_id:
+                return path
+        except YamlError:
+            if path.stem == card_id:
+                raise
+    return None
+
+
+def _on_branch(problem: Problem, worktree: Path | None) -> Problem:
+    """Return a problem of a card, placed on the knowledge branch and not in a folder of the run."""
+    if worktree is None or not problem.path.is_relative_to(worktree):
+        return problem
+    place = f"{KNOWLEDGE_BRANCH}:{problem.path.relative_to(worktree)}"
+    return replace(problem, path=Path(place))
 
 
 def _edit(files: Mapping[str, bytes], told: Mapping[str, Sequence[Finding]]) -> Edit:
@@ -165,11 +306,41 @@ def tip_of(stack: Stack, branch: str) -> str | None:
 
 
 def _unmerged_tip(stack: Stack) -> str | None:
-    """Return the branch's commit, None without one or once the stack has all of it."""
+    """Return the branch's commit, None without one or once the stack has all of it.
+
+    It has, too, where the branch was merged as one new commit, which is no descendant: then the
+    stack had, at some commit since they parted, each file just as the branch has it.
+    """
     tip = tip_of(stack, KNOWLEDGE_BRANCH)
-    if tip is None or git.git(stack.root, "rev-list", "-1", f"{stack.commit}..{tip}"):
-        return tip
-    return None
+    if tip is None or not git.git(stack.root, "rev-list", "-1", f"{stack.commit}..{tip}"):
+        return None
+    return None if _squashed(stack, tip) else tip
+
+
+def _squashed(stack: Stack, tip: str) -> bool:
+    """Whether the stack took over the content of every file that the branch changed."""
+    try:
+        parted = git.git(stack.root, "merge-base", stack.commit, tip).strip()
+    except ToolFailed:  # the two have no commit in common
+        return False
+    changed = git.git(stack.root, "diff", "-z", "--name-only", "--no-renames", parted, tip)
+    return all(_had(stack, parted, tip, name) for name in changed.split("\0") if name)
+
+
+def _had(stack: Stack, parted: str, tip: str, name: str) -> bool:
+    """Whether the stack had `name` as the branch has it, at its commit or at one since `parted`."""
+    blob = _blob(stack, tip, name)
+    if blob is None or blob == _blob(stack, stack.commit, name):
+        return blob == _blob(stack, stack.commit, name)
+    since = f"{parted}..{stack.commit}"
+    found = ("log", "-1", "--format=%H", f"--find-object={blob}", since, "--", f":(literal){name}")
+    return bool(git.git(stack.root, *found).strip())
+
+
+def _blob(stack: Stack, commit: str, name: str) -> str | None:
+    """Return the hash of a file's content at a commit, None where there is no such file."""
+    listed = git.git(stack.root, "ls-tree", "-z", commit, "--", f":(literal){name}")
+    return listed.split()[2] if listed else None
 
 
 def _advance(stack: Stack, commit: str) -> None:

@@ -13,15 +13,15 @@ from typing import Protocol
 
 from knowledge.cards import CookbookCard
 from layers.base import Candidate, Edit, Hypothesis, Layer, LayerName, Profile, StackView
-from layers.errors import FvecError
-from layers.evidence import Iteration, Noise, Verdict
-from layers.sampling import Past, Skipped, choose_layer, rank
+from layers.errors import FvecError, InvalidInput, RunStopped
+from layers.evidence import Iteration, Noise, Verdict, changes_of
+from layers.sampling import Past, Skipped, Weighed, choose_layer, rank
 
 MAX_FAILURES = 2  # a tool that broke twice will break again: stop and say so
 
 
 class Stations(Protocol):
-    """The work that the loop orders; implemented once, in `layers.run`."""
+    """The work that the loop orders; implemented once, in `layers.stations`."""
 
     def calibrate(self) -> Noise:
         """Measure what the unmodified stack differs by from itself."""
@@ -32,8 +32,11 @@ class Stations(Protocol):
     def cards(self, layer: LayerName) -> Sequence[CookbookCard]:
         """Return the cards that the layer may use."""
 
-    def refuted(self, hypothesis: Hypothesis) -> str | None:
-        """Say why earlier runs already answered this hypothesis, or None."""
+    def weigh(self, found: Sequence[Hypothesis], on_top: Sequence[str]) -> Weighed:
+        """Return what earlier runs say about hypotheses, on top of changes accepted in this one."""
+
+    def together(self) -> Layer:
+        """Return what carries out several hypotheses as one candidate."""
 
     def past(self) -> Sequence[Past]:
         """Return what earlier runs found, for the sampling of layers."""
@@ -53,6 +56,12 @@ class Stations(Protocol):
     def time_left(self) -> bool:
         """Say whether the budget allows another candidate."""
 
+    def cut(self, tried: int) -> int:
+        """Return how many attempts at the first `tried` candidates were cut short after a look.
+
+        A look has spent of the run's rate of false accepts: each such attempt counts as a candidate.
+        """
+
 
 @dataclass
 class LoopState:
@@ -64,6 +73,13 @@ class LoopState:
     tried: set[tuple[str, str]] = field(default_factory=set)  # (card, model)
     skipped: dict[tuple[str, str], Skipped] = field(default_factory=dict)
     unwritten: dict[tuple[str, str], str] = field(default_factory=dict)  # with the reason
+    joining: bool = True  # several changes as one candidate, until one such was not accepted
+
+    @property
+    def in_place(self) -> list[str]:
+        """The changes that were accepted so far, by name."""
+        accepted = (i for i in self.iterations if i.verdict is Verdict.ACCEPTED)
+        return [name for i in accepted for name in changes_of(i)]
 
     @property
     def not_tried(self) -> list[str]:
@@ -88,7 +104,8 @@ def run_loop(
     state = LoopState(base=start)
     noise = stations.calibrate()
     while True:
-        if len(state.iterations) >= candidates:
+        tried = len(state.iterations)
+        if tried + stations.cut(tried) >= candidates:
             return state, f"stopped after {candidates} candidates, as the budget says"
         if state.count(Verdict.FAILED) >= MAX_FAILURES:
             return state, "stopped: the tools failed twice; see the journal"
@@ -97,7 +114,7 @@ def run_loop(
         try:
             layer, hypothesis = _next_hypothesis(stations, layers, state, noise, rng)
         except FvecError as error:
-            if not state.iterations:
+            if not state.iterations or isinstance(error, RunStopped):
                 raise
             # What was accepted before is still to be published.
             return state, f"stopped: {_first_line(error)}"
@@ -113,25 +130,43 @@ def _next_hypothesis(
     noise: Noise,
     rng: random.Random,
 ) -> tuple[Layer | None, Hypothesis | None]:
-    """Sample one layer among those with something worth trying, and take its best hypothesis."""
-    profile = state.profile or stations.profile(state.base)
-    state.profile = profile
-    best: dict[LayerName, tuple[Layer, Hypothesis]] = {}
-    for layer in layers:
-        found = layer.diagnose(
-            layer.profile(profile, state.base), state.base, stations.cards(layer.name)
-        )
-        fresh = [h for h in found if (h.card, h.model) not in state.tried]
-        worth, skipped = rank(fresh, noise.work.floor_pct / 100, refuted=stations.refuted)
-        state.skipped.update({(s.hypothesis.card, s.hypothesis.model): s for s in skipped})
-        if worth:
-            best[layer.name] = (layer, worth[0])
+    """Sample one layer among those with something worth trying, and take its best hypothesis.
+
+    What earlier runs accepted on this ground goes first, as one candidate: no draw is needed to
+    try it, and one trial measures it all again.
+    """
+    weighed = stations.weigh(_found(stations, layers, state), state.in_place)
+    floor = noise.work.floor_pct / 100
+    known = weighed.together
+    if known is not None and state.joining and rank([known], floor)[0]:
+        stations.record("sampled", f"not drawn: {known.why}; they are measured again first, as one")
+        return stations.together(), known
+    worth, skipped = rank(weighed.hypotheses, floor, answered=weighed.answered)
+    state.skipped.update({(s.hypothesis.card, s.hypothesis.model): s for s in skipped})
+    best: dict[LayerName, Hypothesis] = {}
+    for hypothesis in worth:
+        best.setdefault(hypothesis.layer, hypothesis)
     if not best:
         return None, None
-    shares = {name: hypothesis.score for name, (_, hypothesis) in best.items()}
-    name, why = choose_layer(shares, stations.past(), rng)
+    tried = [Past(i.layer, i.verdict) for i in state.iterations]
+    shares = {name: hypothesis.score for name, hypothesis in best.items()}
+    name, why = choose_layer(shares, [*stations.past(), *tried], rng)
     stations.record("sampled", why)
-    return best[name]
+    return next(layer for layer in layers if layer.name is name), best[name]
+
+
+def _found(stations: Stations, layers: Sequence[Layer], state: LoopState) -> list[Hypothesis]:
+    """Return what the layers propose for the stack as it is now and was not tried in this run."""
+    profile = state.profile or stations.profile(state.base)
+    state.profile = profile
+    return [
+        hypothesis
+        for layer in layers
+        for hypothesis in layer.diagnose(
+            layer.profile(profile, state.base), state.base, stations.cards(layer.name)
+        )
+        if (hypothesis.card, hypothesis.model) not in state.tried
+    ]
 
 
 def _try(stations: Stations, layer: Layer, hypothesis: Hypothesis, state: LoopState) -> None:
@@ -139,19 +174,23 @@ def _try(stations: Stations, layer: Layer, hypothesis: Hypothesis, state: LoopSt
     key = (hypothesis.card, hypothesis.model)
     state.tried.add(key)
     state.skipped.pop(key, None)
+    state.joining &= not hypothesis.together
     edit = layer.optimize(hypothesis, state.base)
     if edit is None:
         state.unwritten[key] = "the code is not of a shape that the rewrite can change exactly"
         return
     try:
         candidate = stations.commit(state.base, hypothesis, edit)
-    except FvecError as error:  # a refused path, or a branch of that name that is not ours
+    except RunStopped:
+        raise
+    except InvalidInput as error:  # a refused path, or a branch of that name that is not ours
         state.unwritten[key] = _first_line(error)
         return
     iteration = stations.verify(candidate, layer, state.base, len(state.iterations) + 1)
     state.iterations.append(iteration)
     if iteration.verdict is Verdict.ACCEPTED:
         state.base = stations.adopt(candidate)
+        state.joining |= bool(hypothesis.together)
         state.profile = None  # the time now goes elsewhere
 
 

@@ -13,24 +13,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from layers.errors import InvalidInput
-from layers.journal import JOURNAL_FILE, read
+from layers.answers import FINISHED
+from layers.errors import InvalidInput, Location
+from layers.journal import JOURNAL_FILE, Entry, read
 
 MARKER = ".fvec-results"
 CLEARED = ("load", "logs", "profiles", "worktrees")
+RESTARTED = ("load", "worktrees")  # of these a resumed run makes its own
 DOCUMENTS = ("run.json", "judge.json", "verify.json")  # ours by the schema that they name
-FINISHED = "run_finished"
 
 
 @contextmanager
-def prepared(out: Path) -> Iterator[Path]:
+def prepared(out: Path, *, resume: bool = False) -> Iterator[Path]:
     """Yield the results folder, cleared; no other command can use it meanwhile.
 
-    What a finished run left there moves to `earlier/`. Raises InvalidInput, and removes nothing,
-    for a folder that is not ours, is of an unfinished run, or is in use.
+    What a finished run left there moves to `earlier/`. With `resume` the journal, logs and
+    profiles of an unfinished run stay. Raises InvalidInput, and removes nothing, for a folder that
+    is not ours, is of an unfinished run that is not to be resumed, or is in use.
     """
     out = out.resolve()
-    _check_ours(out)
+    resume = resume and (out / JOURNAL_FILE).exists()
+    if not resume:
+        _check_ours(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
         marker = (out / MARKER).open("a")
@@ -46,9 +50,9 @@ def prepared(out: Path) -> Iterator[Path]:
                 f"{out} is in use by another fvec command",
                 hint="wait until it has ended, or name another folder with --out DIR",
             ) from error
-        if (out / JOURNAL_FILE).exists():
+        if not resume and (out / JOURNAL_FILE).exists():
             _archive(out)
-        for name in CLEARED:
+        for name in RESTARTED if resume else CLEARED:
             shutil.rmtree(out / name, ignore_errors=True)
         yield out
 
@@ -81,9 +85,34 @@ def _finished(out: Path) -> str:
     if not entries or entries[-1].kind != FINISHED:
         raise InvalidInput(
             f"{out / JOURNAL_FILE} is of a run that did not finish, or still runs",
-            hint="give --out a new directory, or remove the old one",
+            hint="go on with it by --resume, or give --out a new directory",
         )
     return str(entries[0].data["run_id"])
+
+
+def finished(out: Path) -> list[Entry]:
+    """Return the entries of the finished run in a folder; [] where there is none.
+
+    Raises InvalidInput for a journal that cannot be read.
+    """
+    path = out / JOURNAL_FILE
+    try:
+        entries = read(path) if path.is_file() else []
+    except OSError as error:
+        raise InvalidInput(
+            f"the journal cannot be read: {error.strerror}", at=Location(path)
+        ) from error
+    return entries if entries and entries[-1].kind == FINISHED else []
+
+
+def in_use(out: Path) -> bool:
+    """Say whether a command works in a results folder of ours now."""
+    try:
+        with (out / MARKER).open("a") as marker:
+            fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
 
 
 def _archive(out: Path) -> None:

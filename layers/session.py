@@ -67,6 +67,7 @@ class RunOptions:
     cookbook: Path | None
     forge: ForgeOpener
     sandbox: SandboxMode | None = None  # the weakest that will do, whatever the manifest says
+    resume: bool = False  # go on with the unfinished run in `out`, if there is one
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def open_session(
         _shut_in(stack, options.sandbox)
         requirements = stack.manifest.stack.requirements
         env = ensure(stack.root / requirements if requirements else None, allow_install=False)
-        out = undo.enter_context(prepared(options.out))
+        out = undo.enter_context(prepared(options.out, resume=options.resume))
         events.phase("build", f"{stack.name} at {stack.commit[:12]}")
         sandbox = Sandbox.open(stack.manifest.sandbox)
         worktree = stack.worktree(stack.commit, out / "worktrees")
@@ -294,6 +295,7 @@ def profile_record(profiled: Profile, out: Path) -> ProfileRecord:
         requests=profiled.requests,
         by_process=dict(profiled.by_process),
         by_layer={name.value: share for name, share in profiled.by_layer.items()},
+        by_phase={model: dict(shares) for model, shares in profiled.by_phase.items()},
         hotspots=[
             HotspotRecord(process=process, place=place, share=min(1.0, share))
             for (process, place), share in largest

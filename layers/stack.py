@@ -158,7 +158,7 @@ def _manifest(root: Path) -> Manifest:
     if path.is_symlink() or not path.is_file():
         raise InvalidInput(
             f"there is no {MANIFEST_PATH} in {root}",
-            hint=f"fvec expects its manifest at {MANIFEST_PATH}; "
+            hint=f"run `fvec init {root}`, which writes a first one; "
             "`fvec config validate --schema` prints its schema",
         )
     try:

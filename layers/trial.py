@@ -111,6 +111,8 @@ def hypothesis_record(hypothesis: Hypothesis, *, title: str | None = None) -> Hy
         score=hypothesis.score,
         change_class=hypothesis.change_class,
         sites=list(hypothesis.sites),
+        on_top=list(hypothesis.on_top),
+        together=[member.change for member in hypothesis.together],
     )
 
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -34,16 +33,15 @@ from layers.evidence import EndToEnd, Gate, GateResult, Iteration, Look, NoiseFl
 from layers.gates.correctness import Comparison, Limits, compare
 from layers.gates.referee import Referee
 from layers.load_gate import load_test
-from layers.manifest import Manifest
 from layers.measure import stats
 from layers.measure.launch import Bench, DoesNotServe, Launch, MeasuredPair
 from layers.measure.load import LoadResult
 from layers.memory_probe import REQUESTS, Timings
 from layers.paths_gate import judging_modules, not_exercised, paths_gate, protected_files
-from layers.sandbox.box import LimitReached, Sandbox
+from layers.sandbox.box import LimitReached
 from layers.trial import Trial, TrialEnded, process_gain
 
-__all__ = ["Rules", "Verifier", "metric_of", "protected_files", "referee_of"]
+__all__ = ["Rules", "Verifier", "protected_files"]
 
 COMMIT_REQUESTS = 1000  # of the recording, per arm: the least that a p99 is printed for
 COMMIT_SEGMENTS = 4
@@ -91,29 +89,44 @@ class Verifier:
 
         A trial during which a file of the evaluator changed is `failed`, whatever it found.
         """
-        started = time.monotonic()
         trial = Trial(n, candidate)
         patched = StackView(
             candidate.worktree, candidate.commit, baseline.manifest, baseline.server_python
         )
+
+        def stations() -> None:
+            with ExitStack() as undo:
+                self._stations(trial, layer, baseline, patched, undo)
+
+        return self._judged(trial, baseline, stations)
+
+    def remeasure(
+        self, candidate: Candidate, without: StackView, end: StackView, n: int
+    ) -> Iteration:
+        """Measure an accepted change again: a stack with it against the same stack without it.
+
+        By the looks alone, every timed output compared; what it was accepted for stays as it is.
+        """
+        trial = Trial(n, candidate)
+        return self._judged(trial, without, lambda: self._looks(trial, without, end))
+
+    def _judged(self, trial: Trial, baseline: StackView, stations: Callable[[], None]) -> Iteration:
+        started = time.monotonic()
         evaluator = self._evaluator(baseline)
         before = evaluator.digests()
-        end = self._end_of(trial, layer, baseline, patched)
+        end = self._end_of(stations)
         altered = integrity.changed(before, evaluator.digests())
         if altered:
             end = TrialEnded(Verdict.FAILED, "evaluator_changed", ", ".join(altered))
-        unseen = not_exercised(candidate.edit.files, baseline.manifest)
+        unseen = not_exercised(trial.candidate.edit.files, baseline.manifest)
         repeated = self._bench.fresh.warning() if self._bench.fresh else None
         trial.warnings += filter(None, [unseen, repeated])
         return trial.iteration(end, time.monotonic() - started)
 
-    def _end_of(
-        self, trial: Trial, layer: Layer, baseline: StackView, patched: StackView
-    ) -> TrialEnded:
+    def _end_of(self, stations: Callable[[], None]) -> TrialEnded:
         """Run the stations; return how the trial ended."""
         try:
-            with ExitStack() as undo:
-                self._stations(trial, layer, baseline, patched, undo)
+            stations()
         except TrialEnded as ended:
             return ended
         except DoesNotServe as error:
@@ -363,30 +376,6 @@ class Verifier:
                 detail=f"{gain.ratio:.3f} times in {gain.n} fresh pairs",
             )
         )
-
-
-def referee_of(
-    manifest: Manifest, sandbox: Sandbox, log: Path
-) -> Callable[[StackView], Referee] | None:
-    """Return what opens the referee that the manifest names, None where it names none."""
-    return _opener(manifest.correctness.referee, sandbox, log, metric=False)
-
-
-def metric_of(
-    manifest: Manifest, sandbox: Sandbox, log: Path
-) -> Callable[[StackView], Referee] | None:
-    """Return what opens the business metric that the manifest names, None where it names none."""
-    return _opener(manifest.correctness.metric, sandbox, log, metric=True)
-
-
-def _opener(
-    spec: str | None, sandbox: Sandbox, log: Path, *, metric: bool
-) -> Callable[[StackView], Referee] | None:
-    if spec is None:
-        return None
-    return lambda view: Referee(
-        spec, view.root, view.server_python, sandbox=sandbox, metric=metric, log=log
-    )
 
 
 def _gain_gate(result: GateResult, reason: str, trial: Trial) -> Gate:

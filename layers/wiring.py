@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+from layers.base import StackView
 from layers.calibrate import Calibration
 from layers.evidence import Look
 from layers.gates.correctness import Limits
+from layers.gates.referee import Referee
+from layers.manifest import Manifest
 from layers.measure import stats
-from layers.verify import Rules, Verifier, metric_of, protected_files, referee_of
+from layers.paths_gate import protected_files
+from layers.sandbox.box import Sandbox
+from layers.verify import Rules, Verifier
 
 
 def verifier_of(
@@ -33,7 +39,31 @@ def verifier_of(
         session.bench,
         rules,
         build=lambda view: session.stack.build(view.root, session.env, session.sandbox),
-        referee=referee_of(manifest, session.sandbox, logs / "referee.log"),
+        referee=_referee_of(manifest, session.sandbox, logs / "referee.log"),
         on_look=on_look,
-        metric=metric_of(manifest, session.sandbox, logs / "metric.log"),
+        metric=_metric_of(manifest, session.sandbox, logs / "metric.log"),
+    )
+
+
+def _referee_of(
+    manifest: Manifest, sandbox: Sandbox, log: Path
+) -> Callable[[StackView], Referee] | None:
+    """Return what opens the referee that the manifest names, None where it names none."""
+    return _opener(manifest.correctness.referee, sandbox, log, metric=False)
+
+
+def _metric_of(
+    manifest: Manifest, sandbox: Sandbox, log: Path
+) -> Callable[[StackView], Referee] | None:
+    """Return what opens the business metric that the manifest names, None where it names none."""
+    return _opener(manifest.correctness.metric, sandbox, log, metric=True)
+
+
+def _opener(
+    spec: str | None, sandbox: Sandbox, log: Path, *, metric: bool
+) -> Callable[[StackView], Referee] | None:
+    if spec is None:
+        return None
+    return lambda view: Referee(
+        spec, view.root, view.server_python, sandbox=sandbox, metric=metric, log=log
     )

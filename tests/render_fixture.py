@@ -29,6 +29,7 @@ from layers.evidence import (
     MeasureReport,
     Noise,
     NoiseFloor,
+    OnTop,
     OutputRow,
     Pair,
     PlanReport,
@@ -79,6 +80,10 @@ PROFILE = ProfileRecord(
     requests=611,
     by_process={"features": 0.81, "ranker": 0.13, "tritonserver": 0.06},
     by_layer={"features": 0.58, "server": 0.27, "graph": 0.12, "config": 1.0},
+    by_phase={
+        "features": {"receive": 0.523, "compute": 0.148, "assemble": 0.094, "outside": 0.045},
+        "ranker": {"receive": 0.012, "compute": 0.088, "assemble": 0.021, "outside": 0.009},
+    },
     hotspots=[
         HotspotRecord(
             process="features",
@@ -464,9 +469,30 @@ def evidence() -> EvidenceFile:
         noise=NOISE,
         iteration=iteration,
         others=[second_iteration(), *refused_iterations()],
+        on_top=ON_TOP,
         blocks=blocks([*iteration.pairs, *iteration.confirm], 0.38),
         reproduce=["fvec", "run", ".", "--seed", "7", "--layer", "features"],
     )
+
+
+ON_TOP = OnTop(
+    n=1,
+    verdict="pays",
+    reason="gain_above_noise",
+    others=[2],
+    look=Look(
+        k=1,
+        pairs=4,
+        estimate=1.41,
+        ci=(1.38, 1.44),
+        gain=0.291,
+        floor=0.023,
+        z=21.4,
+        boundary=7.9,
+        decision="accept",
+        reason="gain_above_noise",
+    ),
+)
 
 
 def run_report() -> RunReport:
@@ -480,6 +506,7 @@ def run_report() -> RunReport:
         profile=PROFILE,
         noise=NOISE,
         iterations=[accepted_iteration(), second_iteration(), *refused_iterations()],
+        on_top=[ON_TOP],
         sampled=[
             "1: features, weight 0.58 of 0.58 + 0.27 + 1.00 x 0.05 (config)",
             "2: server, weight 0.44 after features/lookups-one-pass was accepted",
@@ -541,6 +568,7 @@ def empty_report() -> RunReport:
     return run_report().model_copy(
         update={
             "iterations": [],
+            "on_top": [],
             "sampled": [],
             "not_tried": [],
             "conclusion": "nothing to try: the cookbook holds no card for the layers "

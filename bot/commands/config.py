@@ -71,9 +71,13 @@ def locate(path: Path) -> tuple[Path, Path | None]:
 
     file = path if path.is_file() else manifest_file(path)
     if not file.is_file():
-        what = "has no manifest" if path.is_dir() else "does not exist"
+        if not path.is_dir():
+            raise InvalidInput(
+                f"{path} does not exist", hint="PATH is a serving repository, or a manifest file"
+            )
         raise InvalidInput(
-            f"{path} {what}", hint=f"fvec expects {MANIFEST_PATH} in the serving repository"
+            f"{path} has no manifest",
+            hint=f"run `fvec init {path}`, which writes a first {MANIFEST_PATH}",
         )
     root = file.parent.parent
     return file, root if manifest_file(root) == file else None

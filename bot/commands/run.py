@@ -37,6 +37,12 @@ def add(commands: arguments.Commands) -> None:
     parser.add_argument(
         "--cookbook", metavar="DIR", type=Path, help="use these cookbook cards, not the packaged"
     )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the unfinished run in --out, with the same options and seed; begin one "
+        "where there is none",
+    )
     arguments.add_run_options(parser)
     parser.set_defaults(handler=run)
 
@@ -69,5 +75,6 @@ def run_options(module: ModuleType, args: argparse.Namespace, out: Path) -> RunO
         seed=args.seed,
         cookbook=getattr(args, "cookbook", None),
         forge=open_local,
+        resume=getattr(args, "resume", False),
     )
     return options

@@ -7,6 +7,8 @@
 
 A pull request is found by its branch, so a rerun updates the one that is there. Files are
 written beside their place and renamed into it; a new pull request appears whole or not at all.
+One that has all of what is to be published already is left as it is, its dates included: so what
+was cut short can be done again without doing anything twice.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bot.forge.base import Opened, PullRequest
 from bot.render.markdown import table
 from bot.render.text import code, inline
-from layers.errors import InvalidInput, Location
+from layers.errors import InvalidInput, Location, ToolFailed
+
+_META = "meta.json"
+_BESIDE = ".new-"  # what a pull request is called until it is whole
 
 
 class Meta(BaseModel):
@@ -64,25 +69,39 @@ class LocalForge:
     def open_pull_request(self, pull: PullRequest) -> Opened:
         """Create or update the pull request of `pull.branch`.
 
-        Raises `InvalidInput` when a `meta.json` in the directory cannot be read.
+        Raises `InvalidInput` when a `meta.json` in the directory cannot be read, and `ToolFailed`
+        when the directory cannot be written.
         """
         pulls = self.root / "pulls"
-        pulls.mkdir(parents=True, exist_ok=True)
-        with _locked(self.root / ".lock"):
-            known = self.pull_requests()
-            old = next((meta for meta in known if meta.branch == pull.branch), None)
-            meta = self._meta(pull, old, 1 + max((m.number for m in known), default=0))
-            place = pulls / str(meta.number)
-            if old is None:
-                _create(place, pull, meta)
-            else:
-                _update(place, pull, meta)
-            _write(self.root / "index.md", _index(self.pull_requests()).encode())
+        try:
+            pulls.mkdir(parents=True, exist_ok=True)
+            with _locked(self.root / ".lock"):
+                for cut_short in pulls.glob(f"{_BESIDE}*"):
+                    shutil.rmtree(cut_short, ignore_errors=True)
+                return self._open(pull, pulls)
+        except OSError as error:
+            raise ToolFailed(
+                f"the pull request of {pull.branch} cannot be written to {pulls}: {error.strerror}",
+                hint="when that is mended, `fvec run --resume` goes on from here",
+            ) from error
+
+    def _open(self, pull: PullRequest, pulls: Path) -> Opened:
+        known = self.pull_requests()
+        old = next((meta for meta in known if meta.branch == pull.branch), None)
+        meta = self._meta(pull, old, 1 + max((m.number for m in known), default=0))
+        place = pulls / str(meta.number)
+        if old is None:
+            _create(place, pull, meta)
+        elif not _holds(place, pull, old):
+            _update(place, pull, meta)
+        index = _index(self.pull_requests()).encode()
+        if not _same(self.root / "index.md", index):
+            _write(self.root / "index.md", index)
         return Opened(number=meta.number, body=str(place / "body.md"))
 
     def pull_requests(self) -> list[Meta]:
         """Return the pull requests by number; raises `InvalidInput` for an unreadable one."""
-        files = (self.root / "pulls").glob("[0-9]*/meta.json")
+        files = (place / _META for place in (self.root / "pulls").glob("[0-9]*"))
         return sorted(map(_read_meta, files), key=lambda meta: meta.number)
 
     def _meta(self, pull: PullRequest, old: Meta | None, next_number: int) -> Meta:
@@ -100,7 +119,7 @@ class LocalForge:
 
 def _create(place: Path, pull: PullRequest, meta: Meta) -> None:
     """Write everything beside `place`, then rename the directory."""
-    beside = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+    beside = Path(tempfile.mkdtemp(prefix=_BESIDE, dir=place.parent))
     try:
         _update(beside, pull, meta)
         beside.chmod(0o755)
@@ -110,15 +129,38 @@ def _create(place: Path, pull: PullRequest, meta: Meta) -> None:
         raise
 
 
+def _holds(place: Path, pull: PullRequest, meta: Meta) -> bool:
+    """Say whether a pull request is already what is to be published, file by file."""
+    wanted = _files(pull)
+    there = {path for path in place.rglob("*") if path.is_file()}
+    told = (meta.title, meta.base, meta.head_commit) == (pull.title, pull.base, pull.head_commit)
+    return (
+        told
+        and there == {place / name for name in (*wanted, _META)}
+        and all(_same(place / name, content) for name, content in wanted.items())
+    )
+
+
+def _files(pull: PullRequest) -> dict[str, bytes]:
+    return {"body.md": pull.body.encode(), **pull.files}
+
+
+def _same(path: Path, content: bytes) -> bool:
+    try:
+        return path.read_bytes() == content
+    except FileNotFoundError:
+        return False
+
+
 def _update(place: Path, pull: PullRequest, meta: Meta) -> None:
     """Write every file, remove what is no longer attached, `meta.json` last."""
-    wanted = {"body.md": pull.body.encode(), **pull.files}
+    wanted = _files(pull)
     for name, content in wanted.items():
         _write(place / name, content)
-    kept = {place / name for name in (*wanted, "meta.json")}
+    kept = {place / name for name in (*wanted, _META)}
     for path in (p for p in place.rglob("*") if p.is_file() and p not in kept):
         path.unlink()
-    _write(place / "meta.json", meta.model_dump_json(by_alias=True, indent=2).encode() + b"\n")
+    _write(place / _META, meta.model_dump_json(by_alias=True, indent=2).encode() + b"\n")
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         EvidenceFile,
         Iteration,
         Noise,
+        OnTop,
         Pair,
         StackRecord,
     )
@@ -182,3 +183,20 @@ def raw_blocks(blocks: Sequence[Block]) -> str:
 
 def _cpus(cpus: list[int]) -> str:
     return f"CPU {', '.join(map(str, cpus))}" if cpus else "any CPU"
+
+
+def on_top_line(found: OnTop) -> str:
+    """Say what an accepted change gains on top of the others, in one line of plain text."""
+    others = ", ".join(map(str, found.others))
+    what = f"change {found.n} on top of {others}" if others else f"change {found.n} alone"
+    said = {
+        "pays": "pays",
+        "dropped": "no longer pays, taken out",
+        "not_separable": f"cannot be taken out alone ({found.reason})",
+        "not_measured": f"not measured ({found.reason})",
+    }[found.verdict]
+    if found.look is None:
+        return f"{what}: {said}"
+    ratio = numbers.times_between(found.look.estimate, found.look.ci)
+    launches = f"{found.look.k} launch{'es' if found.look.k != 1 else ''}"
+    return f"{what}: {ratio} after {launches}, {said}"

@@ -46,11 +46,12 @@ def render(evidence: EvidenceFile, plots: Mapping[str, str] | None = None) -> st
 def _sections(evidence: EvidenceFile, plots: Mapping[str, str]) -> list[Section]:
     iteration, noise = evidence.iteration, evidence.noise
     where = context.environment(evidence.environment, evidence.stack, noise, evidence.seed)
+    gain = sections.gain(iteration, noise, on_top=evidence.on_top)
     return [
         Section("summary", "", sections.summary(evidence)),
         Section("why_slow", "What was slow, and how we know", sections.why_slow(evidence)),
         Section("change", "What changed, and why it is right", sections.change(evidence)),
-        Section("gain", "How much faster, and how sure", sections.gain(iteration, noise)),
+        Section("gain", "How much faster, and how sure", gain),
         Section("looks", "", sections.looks(iteration)),
         Section("plots", "", context.images(plots)),
         Section("load_test", "Load test at the SLO", sections.load_test(iteration)),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from bot.render import numbers
+from bot.render import numbers, phases
 from bot.render.context import why_line_plain
 from bot.render.text import code_spans, one_line, visible
 
@@ -44,6 +44,9 @@ def render(
         refused=[i for i in report.iterations if i.verdict != "accepted"],
         tried=[i for i in report.iterations if _has_details(i)],
         again=_again(report),
+        phases=phases.rows(report.profile) if report.profile else [],
+        phases_head=phases.HEAD,
+        phases_note=phases.NOTE,
     )
 
 

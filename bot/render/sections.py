@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from bot.render import numbers, text
+from bot.render import numbers, phases, text
 from bot.render.markdown import table
 from bot.render.text import code, inline
 from layers.base import ChangeClass
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         LocalGain,
         Look,
         Noise,
+        OnTop,
         OutputRow,
     )
 
@@ -139,6 +140,10 @@ def why_slow(evidence: EvidenceFile) -> str:
             f"CPU seconds over {numbers.count(record.requests)} requests, on the baseline of this "
             f"change. Raw file: {code(_near(record.raw), 200)}."
         )
+        split = [[code(model), *shares] for model, *shares in phases.rows(record)]
+        if split:
+            parts.append(table(phases.HEAD, split, right="lrrrr"))
+            parts.append(f"{phases.NOTE[0].upper()}{phases.NOTE[1:]}.")
     return "\n\n".join(parts)
 
 
@@ -196,9 +201,16 @@ def folded(rows: Sequence[Gate]) -> list[Gate]:
     ]
 
 
-def gain(measured: Measured, noise: Noise | None, words: Words = SERVED) -> str:
+def gain(
+    measured: Measured,
+    noise: Noise | None,
+    words: Words = SERVED,
+    on_top: OnTop | None = None,
+) -> str:
     """List every measured ratio with its interval, n and noise floor."""
     rows = _gain_rows(measured, noise, words)
+    if on_top is not None and on_top.look is not None:
+        rows.append(_on_top(on_top, on_top.look))
     if not rows:
         return ""
     head = ["measure", "ratio", "95 % interval", "n", "noise floor"]
@@ -232,6 +244,13 @@ def _gain_rows(measured: Measured, noise: Noise | None, words: Words) -> list[li
         n = numbers.count(local.n)
         rows.append([name, *_ratio(local.speedup, local.ci), n, numbers.ABSENT])
     return rows
+
+
+def _on_top(on_top: OnTop, look: Look) -> list[str]:
+    others = len(on_top.others)
+    name = f"throughput on top of the {f'{others} others' if others != 1 else 'other change'}"
+    n = f"{look.pairs} pairs, {look.k} launch{'es' if look.k != 1 else ''}"
+    return [name, *_ratio(look.estimate, look.ci), n, numbers.percent(look.floor)]
 
 
 def _ratio(ratio: float, ci: Interval | None) -> tuple[str, str]:

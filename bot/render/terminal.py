@@ -11,12 +11,20 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bot.render import numbers
-from bot.render.context import why_line_plain
+from bot.render import numbers, phases
+from bot.render.context import on_top_line, why_line_plain
 from bot.render.text import one_line
 
 if TYPE_CHECKING:
-    from layers.evidence import Iteration, MeasureReport, Noise, NoiseFloor, PlanReport, RunReport
+    from layers.evidence import (
+        Iteration,
+        MeasureReport,
+        Noise,
+        NoiseFloor,
+        PlanReport,
+        ProfileRecord,
+        RunReport,
+    )
 
 STYLES = {"accepted": "green", "rejected": "red", "failed": "red", "inconclusive": "yellow"}
 
@@ -39,6 +47,7 @@ def run(report: RunReport, files: Mapping[str, Path]) -> RenderableType:
     if report.iterations:
         head = ["#", "layer", "change", "verdict", "why"]
         parts.append(rich_table(head, map(_iteration, report.iterations), right={0}))
+    parts += [Text(on_top_line(found)) for found in report.on_top]
     parts += [Text(f"not tried: {one_line(line)}") for line in report.not_tried]
     for pull in report.pull_requests:
         parts.append(Text(f"pull request {pull.number}: {one_line(pull.title)}"))
@@ -83,9 +92,19 @@ def plan(report: PlanReport) -> RenderableType:
         f"{one_line(profile.tool)}: {numbers.number(profile.cpu_s)} CPU seconds over "
         f"{numbers.count(profile.requests)} requests; score = share of server CPU x gain of it"
     )
+    split = _phases(profile)
     if not rows:
-        return Group(Text("no hypothesis: no card matches this stack", style="bold"), Text(source))
-    return Group(rich_table(head, rows, right={4, 5, 6}), Text(source, style="dim"))
+        lead = Text("no hypothesis: no card matches this stack", style="bold")
+        return Group(lead, Text(source), *split)
+    return Group(rich_table(head, rows, right={4, 5, 6}), Text(source, style="dim"), *split)
+
+
+def _phases(profile: ProfileRecord) -> list[RenderableType]:
+    """Show what part of each model's time receives, computes and assembles."""
+    rows = [list(map(Text, map(one_line, row))) for row in phases.rows(profile)]
+    if not rows:
+        return []
+    return [rich_table(phases.HEAD, rows, right={1, 2, 3, 4}), Text(phases.NOTE, style="dim")]
 
 
 def measure(report: MeasureReport) -> RenderableType:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layers.errors import ToolFailed
-from layers.salting import Salter
+from layers.salting import Salt, Salter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +69,11 @@ class Fresh:
         self._sets = 0
         self.drawn = 0
         self.repeated = 0  # of `drawn`: equal to a message of an earlier draw, or as recorded
+
+    @property
+    def salt(self) -> Salt:
+        """Which parts of a request are changed."""
+        return self._salter.salt
 
     def messages(self, order: NDArray[np.int64]) -> list[bytes]:
         """Return a salted copy of each request that `order` names."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from layers import calibrate, equivalence, run, session
+from layers import calibrate, equivalence, instruments, session
 from layers.measure.sustained import Budget
 from layers.triton.environment import ServerEnvironment
 
@@ -21,5 +21,5 @@ def short_runs(server_env: ServerEnvironment) -> Iterator[None]:
         patch.setattr(calibrate, "LAUNCHES", 1)
         patch.setattr(equivalence, "RECORDED", 40)
         patch.setattr(equivalence, "MUTATED", 20)
-        patch.setattr(run, "TOTAL_BUDGET", Budget(windows=4, window_s=1.0))
+        patch.setattr(instruments, "TOTAL_BUDGET", Budget(windows=4, window_s=1.0))
         yield

@@ -67,6 +67,7 @@ class RunOptions:
     seed: int
     cookbook: Path | None
     forge: Any
+    resume: bool
 
 
 class Engine(ModuleType):
@@ -130,7 +131,7 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 def test_the_commands_are_those_of_the_contract():
     commands = commands_of(cli.parser())
     assert list(commands) == [
-        "run", "plan", "judge", "measure", "verify", "config", "knowledge", "doctor",
+        "init", "run", "plan", "judge", "measure", "verify", "config", "knowledge", "doctor",
     ]  # fmt: skip
     assert list(commands_of(commands["config"])) == ["validate"]
     assert list(commands_of(commands["knowledge"])) == ["check", "show"]
@@ -139,8 +140,8 @@ def test_the_commands_are_those_of_the_contract():
 def test_run_has_the_options_of_the_contract():
     options = {o for a in commands_of(cli.parser())["run"]._actions for o in a.option_strings}
     assert options == {
-        "-h", "--help", "--layer", "--proposer", "--forge", "--cookbook", "--out", "--seed",
-        "--budget", "--json",
+        "-h", "--help", "--layer", "--proposer", "--forge", "--cookbook", "--resume", "--out",
+        "--seed", "--budget", "--json",
     }  # fmt: skip
 
 
@@ -166,7 +167,7 @@ def test_help_and_version_are_on_standard_output(capsys):
         ["run", "x", "--seed", "4294967296"],
         ["run", "x", "--layer", "bios"],
         ["run", "x", "--forge", "github"],
-        ["run", "x", "--resume"],
+        ["plan", "x", "--resume"],
         ["knowledge"],
     ],
 )
@@ -197,7 +198,15 @@ def test_run_hands_its_options_to_the_engine(capsys, install, repository, tmp_pa
     assert stand_in.options.layers == (LayerName.FEATURES, LayerName.CONFIG)
     assert (stand_in.options.minutes, stand_in.options.seed) == (1.5, 7)
     assert stand_in.options.cookbook == tmp_path
+    assert stand_in.options.resume is False
     assert isinstance(stand_in.options.forge(out), ForgePublisher)
+
+
+def test_run_hands_on_that_it_is_to_resume(capsys, install, repository, tmp_path):
+    stand_in = install()
+    assert call(capsys, "run", repository, "--out", tmp_path / "out", "--resume")[0] == 0
+    assert stand_in.options is not None
+    assert stand_in.options.resume is True
 
 
 def test_run_leaves_report_and_data_where_it_says(capsys, install, repository):
@@ -356,7 +365,7 @@ def test_a_missing_manifest_is_3_and_says_where_it_belongs(capsys, tmp_path):
     assert code == 3
     assert err == (
         f"fvec: {tmp_path} has no manifest\n"
-        "  hint: fvec expects .github/fvec.yml in the serving repository\n"
+        f"  hint: run `fvec init {tmp_path}`, which writes a first .github/fvec.yml\n"
     )
 
 
@@ -404,7 +413,7 @@ def test_a_wrong_card_is_3_with_its_place(capsys, tmp_path):
 def test_a_card_is_listed_and_shown(capsys):
     assert "native-string-tensors" in call(capsys, "knowledge", "show")[1]
     code, out, _ = call(capsys, "knowledge", "show", "native-string-tensors")
-    assert (code, out.splitlines()[0]) == (0, "schema: fvec.card/1")
+    assert (code, out.splitlines()[0]) == (0, "native-string-tensors  server, exact")
     out = call(capsys, "knowledge", "show", "native-string-tensors", "--json")[1]
     assert json.loads(out)["id"] == "native-string-tensors"
 

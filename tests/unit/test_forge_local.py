@@ -8,7 +8,7 @@ import pytest
 from bot.forge.base import PullRequest
 from bot.forge.local import LocalForge
 from bot.publish import open_local
-from layers.errors import InvalidInput
+from layers.errors import InvalidInput, Location, ToolFailed
 from layers.evidence import EvidenceFile, PullRequestRecord
 from tests.render_fixture import evidence
 
@@ -125,6 +125,47 @@ def test_an_unreadable_pull_request_is_named(tmp_path):
     assert caught.value.at.path == tmp_path / "pulls/7/meta.json"
 
 
+def test_what_is_published_already_is_left_as_it_is(tmp_path):
+    forge = LocalForge(tmp_path, now=Clock())
+    first = forge.open_pull_request(pull())
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.rglob("*.*")}
+    assert forge.open_pull_request(pull()) == first
+    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in before} == before
+
+
+@pytest.mark.parametrize("name", ["body.md", "patch.diff", "plots/pairs.svg"])
+def test_a_pull_request_that_lost_a_file_gets_it_back(tmp_path, name):
+    forge = LocalForge(tmp_path)
+    forge.open_pull_request(pull())
+    before = {p: p.read_bytes() for p in (tmp_path / "pulls").rglob("*.*") if p.is_file()}
+    (tmp_path / "pulls/1" / name).unlink()
+    assert forge.open_pull_request(pull()).number == 1
+    after = {p: p.read_bytes() for p in before if p.name != "meta.json"}
+    assert after == {p: content for p, content in before.items() if p.name != "meta.json"}
+
+
+def test_a_pull_request_without_its_data_is_named_and_its_number_not_given_again(tmp_path):
+    forge = LocalForge(tmp_path)
+    forge.open_pull_request(pull())
+    (tmp_path / "pulls/1/meta.json").unlink()
+    with pytest.raises(InvalidInput, match="not a pull request of the local forge") as caught:
+        forge.open_pull_request(pull("fvec/other"))
+    assert caught.value.at == Location(tmp_path / "pulls/1/meta.json")
+
+
+def test_what_a_killed_creation_left_goes(tmp_path):
+    (tmp_path / "pulls/.new-abc").mkdir(parents=True)
+    (tmp_path / "pulls/.new-abc/body.md").write_text("half")
+    LocalForge(tmp_path).open_pull_request(pull())
+    assert not (tmp_path / "pulls/.new-abc").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_a_tool_that_failed(tmp_path):
+    (tmp_path / "forge").write_text("a file")
+    with pytest.raises(ToolFailed, match=r"cannot be written to .*: Not a directory"):
+        LocalForge(tmp_path / "forge").open_pull_request(pull())
+
+
 def _open(root: Path, index: int) -> int:
     return LocalForge(root).open_pull_request(pull(f"fvec/{index % 4}")).number
 
@@ -157,10 +198,10 @@ def test_published_evidence_can_be_read_back_and_is_what_was_rendered(tmp_path):
     assert all(f"](plots/{name}.svg)" in body for name in ("latency", "pairs", "time"))
 
 
-def test_publishing_again_changes_only_when_it_was_updated(tmp_path):
+def test_publishing_again_changes_nothing(tmp_path):
     publisher = open_local(tmp_path)
     first = publisher.publish(evidence(), PATCH, "main", BRANCH)
     place = tmp_path / "forge/pulls/1"
-    before = {p: p.read_bytes() for p in place.rglob("*") if p.is_file() and p.suffix != ".json"}
+    before = {p: p.read_bytes() for p in place.rglob("*") if p.is_file()}
     assert publisher.publish(evidence(), PATCH, "main", BRANCH) == first
     assert {p: p.read_bytes() for p in before} == before

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from knowledge.cards import Finding
+from knowledge.refine import merge_findings
 from knowledge.store import builtin_directory, load_cards
+from knowledge.yamlfile import YamlError
 from layers import git, learning
 from layers.base import Ground, LayerName
 from layers.errors import InvalidInput
 from layers.evidence import Iteration, Verdict
+from layers.registry import LAYERS
 from layers.sampling import Past
 from layers.stack import Stack
 from tests.render_fixture import accepted_iteration
 from tests.unit.test_loop import hypothesis
 
+GROUND = Ground(date(2026, 1, 20), "tiny", "b" * 40, "two cores")
 CARD = "knowledge/cookbook/features/lookups-one-pass.yaml"
 BRANCH = "fvec/knowledge"
 
@@ -74,7 +78,7 @@ def commit_on_branch(root: Path, tmp_path: Path, old: str, new: str) -> None:
 def test_findings_are_committed_on_a_branch_and_the_checkout_is_untouched(tiny_repo, tmp_path):
     head = run_git(tiny_repo, "rev-parse", "HEAD")
     record = refine(tiny_repo, tmp_path / "out", lookups_one_pass=finding())
-    assert record.model_dump() == {"branch": BRANCH, "cards_changed": [CARD]}
+    assert record.model_dump() == {"branch": BRANCH, "cards_changed": [CARD], "problems": []}
     assert run_git(tiny_repo, "rev-parse", "HEAD") == head
     assert run_git(tiny_repo, "status", "--porcelain") == ""
     assert run_git(tiny_repo, "diff", "--name-only", "main", BRANCH).split() == [CARD]
@@ -134,6 +138,80 @@ def test_after_the_merge_the_branch_starts_from_the_stack_again(tiny_repo, tmp_p
     assert run_git(tiny_repo, "show", f"{BRANCH}:{CARD}").startswith("# kept by its owners\n")
 
 
+def test_after_a_squash_merge_the_branch_starts_from_the_stack_again(tiny_repo, tmp_path):
+    refine(tiny_repo, tmp_path / "one", lookups_one_pass=finding())
+    run_git(tiny_repo, "merge", "--quiet", "--squash", BRANCH)
+    run_git(tiny_repo, "commit", "--quiet", "--message", "Learn")
+    text = (tiny_repo / CARD).read_text()
+    (tiny_repo / CARD).write_text(f"# kept by its owners\n{text}")
+    run_git(tiny_repo, "commit", "--quiet", "--all", "--message", "Own it")
+    later = finding(date=date(2026, 2, 2), commit="b" * 40, run="run-2")
+    refine(tiny_repo, tmp_path / "two", lookups_one_pass=later)
+    assert run_git(tiny_repo, "rev-parse", f"{BRANCH}~1") == run_git(tiny_repo, "rev-parse", "main")
+    text = run_git(tiny_repo, "show", f"{BRANCH}:{CARD}")
+    assert text.startswith("# kept by its owners\n")
+    assert text.count("- date: ") == 2
+
+
+def test_a_squash_merge_of_an_older_state_leaves_the_branch_as_it_is(tiny_repo, tmp_path):
+    refine(tiny_repo, tmp_path / "one", lookups_one_pass=finding())
+    run_git(tiny_repo, "merge", "--quiet", "--squash", BRANCH)
+    run_git(tiny_repo, "commit", "--quiet", "--message", "Learn")
+    old = run_git(tiny_repo, "rev-parse", BRANCH).strip()
+    run_git(tiny_repo, "branch", "--force", BRANCH, old)
+    commit_on_branch(tiny_repo, tmp_path, "id: lookups-one-pass\n", "id: lookups-one-pass  # id\n")
+    tip = run_git(tiny_repo, "rev-parse", BRANCH).strip()
+    later = finding(date=date(2026, 2, 2), commit="b" * 40, run="run-2")
+    refine(tiny_repo, tmp_path / "two", lookups_one_pass=later)
+    assert run_git(tiny_repo, "rev-parse", f"{BRANCH}~1").strip() == tip
+
+
+def test_the_same_run_merged_twice_makes_one_commit(tiny_repo, tmp_path):
+    first = refine(tiny_repo, tmp_path / "one", lookups_one_pass=finding())
+    tip = run_git(tiny_repo, "rev-parse", BRANCH)
+    assert refine(tiny_repo, tmp_path / "two", lookups_one_pass=finding()) == first
+    assert run_git(tiny_repo, "rev-parse", BRANCH) == tip
+
+
+def half_written(root: Path, tmp_path: Path) -> None:
+    """Someone's editor died over the card on the branch."""
+    refine(root, tmp_path / "one", lookups_one_pass=finding())
+    place = tmp_path / "reviewing"
+    run_git(root, "worktree", "add", "--quiet", str(place), BRANCH)
+    text = (place / CARD).read_text()
+    (place / CARD).write_text(text[: text.index("sources:") + 20])
+    run_git(place, "commit", "--quiet", "--all", "--message", "Oops")
+    run_git(root, "worktree", "remove", str(place))
+
+
+def test_a_half_written_card_is_named_on_its_branch_before_anything_is_measured(
+    tiny_repo, tmp_path
+):
+    half_written(tiny_repo, tmp_path)
+    with Stack.open(tiny_repo) as stack, pytest.raises(YamlError) as caught:
+        learning.cards(Opened(stack, tmp_path / "two"), None, learning.knowledge_tip(stack))
+    assert caught.value.path == Path(f"{BRANCH}:{CARD}")
+    assert caught.value.line is not None
+
+
+def test_a_card_half_written_meanwhile_hinders_no_other_and_loses_nothing(tiny_repo, tmp_path):
+    half_written(tiny_repo, tmp_path)
+    before = run_git(tiny_repo, "show", f"{BRANCH}:{CARD}")
+    known = load_cards(builtin_directory())
+    with Stack.open(tiny_repo) as stack:
+        found = {"lookups-one-pass": [finding(run="run-2")], "queue-delay": [finding(run="run-2")]}
+        record = learning.refine(stack, known, found, tmp_path / "two")
+    assert record.cards_changed == ["knowledge/cookbook/config/queue-delay.yaml"]
+    assert record.problems[0].startswith(f"{BRANCH}:{CARD}:")
+    assert run_git(tiny_repo, "show", f"{BRANCH}:{CARD}") == before
+
+
+@dataclass(frozen=True)
+class Opened:
+    stack: Stack
+    out: Path
+
+
 def test_a_card_that_the_repository_keeps_elsewhere_is_refined_there(tiny_repo, tmp_path):
     own = tiny_repo / "knowledge/ours.yaml"
     own.parent.mkdir()
@@ -148,7 +226,7 @@ def test_a_card_that_the_repository_keeps_elsewhere_is_refined_there(tiny_repo, 
 
 def test_a_finding_of_an_unknown_card_makes_no_commit(tiny_repo, tmp_path):
     record = refine(tiny_repo, tmp_path / "out", no_such_card=finding())
-    assert record.model_dump() == {"branch": None, "cards_changed": []}
+    assert record.model_dump() == {"branch": None, "cards_changed": [], "problems": []}
     assert run_git(tiny_repo, "branch", "--list", BRANCH) == ""
 
 
@@ -162,9 +240,11 @@ def test_a_branch_that_was_never_the_bots_is_left_alone(tiny_repo, tmp_path):
 
 def test_findings_weigh_the_sampling_of_layers(tiny_repo, tmp_path):
     refine(tiny_repo, tmp_path / "out", lookups_one_pass=finding(), queue_delay=finding())
-    assert sorted(learning.past(branch_cards(tiny_repo, tmp_path)), key=lambda p: p.layer) == [
-        Past(LayerName.CONFIG, Verdict.ACCEPTED),
-        Past(LayerName.FEATURES, Verdict.ACCEPTED),
+    told = learning.past(branch_cards(tiny_repo, tmp_path), GROUND)
+    weight = 0.5 ** (18 / 90)
+    assert sorted(told, key=lambda p: p.layer) == [
+        Past(LayerName.CONFIG, Verdict.ACCEPTED, weight),
+        Past(LayerName.FEATURES, Verdict.ACCEPTED, weight),
     ]
 
 
@@ -177,18 +257,91 @@ def test_findings_weigh_the_sampling_of_layers(tiny_repo, tmp_path):
         ("failed", None),
     ],
 )
-def test_only_a_rejection_on_the_same_ground_refutes(tiny_repo, tmp_path, verdict, told):
-
-    refine(
-        tiny_repo,
-        tmp_path / "out",
-        lookups_one_pass=finding(verdict=verdict, reason="below_floor"),
-    )
+def test_only_a_rejection_on_the_same_ground_answers(tiny_repo, tmp_path, verdict, told):
+    made = finding(verdict=verdict, reason="below_floor")
+    refine(tiny_repo, tmp_path / "out", lookups_one_pass=made)
     known = branch_cards(tiny_repo, tmp_path)
-    ground = Ground(date(2026, 1, 20), "tiny", "b" * 40, "two cores")
-    assert learning.refuted_by(known, ground)(hypothesis("lookups-one-pass")) == told
-    elsewhere = Ground(date(2026, 1, 20), "other", "b" * 40, "two cores")
-    assert learning.refuted_by(known, elsewhere)(hypothesis("lookups-one-pass")) is None
+    asked = [hypothesis("lookups-one-pass")]
+    assert learning.weigh(known, GROUND, asked).answered.get(asked[0].change) == told
+    elsewhere = Ground(GROUND.date, "other", GROUND.commit, GROUND.hardware)
+    assert learning.weigh(known, elsewhere, asked).answered == {}
+
+
+def cards_with(tmp_path: Path, **findings: list[Finding]):
+    """The packaged cards, with findings in them."""
+    folder = tmp_path / "own"
+    for name, found in findings.items():
+        (source,) = builtin_directory().glob(f"cookbook/*/{name.replace('_', '-')}.yaml")
+        place = folder / source.relative_to(builtin_directory())
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(merge_findings(source.read_text(), found))
+    return load_cards(builtin_directory(), folder)
+
+
+def test_findings_move_the_expected_gain_and_the_reason_says_so(tmp_path):
+    small = finding(verdict="inconclusive", gain=1.05, ci=(1.02, 1.08), share=0.5)
+    known = cards_with(tmp_path, concat_to_slices=[small])
+    asked = replace(hypothesis("concat-to-slices"), expected_gain=0.25, best_gain=0.5)
+    ((told,), answered, _) = weighed(known, asked)
+    assert answered == {}
+    assert told.expected_gain < 0.25
+    assert told.why.startswith(f"because; {told.expected_gain:.0%} of it may go by the card's 25%")
+    assert "inconclusive on 2026-01-02" in told.why
+
+
+def weighed(known, *asked, on_top=()):
+    told = learning.weigh(known, GROUND, asked, on_top)
+    return told.hypotheses, told.answered, told.together
+
+
+L, N, C = "lookups-one-pass on m", "native-string-tensors on m", "concat-to-slices on m"
+ASKED = tuple(hypothesis(name.partition(" ")[0]) for name in (N, L, C))
+
+
+def test_changes_that_were_accepted_here_are_measured_together_in_their_old_order(tmp_path):
+    known = cards_with(
+        tmp_path,
+        lookups_one_pass=[finding()],
+        native_string_tensors=[finding(on_top=[L])],
+        concat_to_slices=[finding(on_top=["gone on m"])],  # what it stood on is not to be had
+    )
+    _, _, joint = weighed(known, *ASKED)
+    assert joint.changes == (L, N)
+    assert weighed(known, *ASKED[1:])[2] is None
+    assert weighed(known, ASKED[0], ASKED[2], on_top=[L])[2] is None
+    again = weighed(known, *ASKED, on_top=["gone on m"])[2]
+    assert (again.changes, again.on_top) == ((L, C, N), ("gone on m",))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"date": date(2025, 6, 1)},
+        {"hardware": "four cores"},
+        {"stack": "other"},
+        {"verdict": "rejected"},
+        {"verdict": "inconclusive"},
+    ],
+)
+def test_what_was_accepted_on_other_ground_is_tried_alone(tmp_path, changes):
+    known = cards_with(
+        tmp_path, lookups_one_pass=[finding()], native_string_tensors=[finding(**changes)]
+    )
+    assert weighed(known, *ASKED)[2] is None
+
+
+def test_what_failed_together_is_not_joined_again_and_one_joint_success_proves_no_member(tmp_path):
+    def joint(**changes):
+        return finding(together=[L, N], **changes)
+
+    alone = {"lookups_one_pass": [finding()], "native_string_tensors": [finding()]}
+    failed = {name: [*found, joint(verdict="rejected")] for name, found in alone.items()}
+    assert weighed(cards_with(tmp_path / "1", **failed), *ASKED)[2] is None
+    old = finding(date=date(2025, 6, 1))
+    stale = {name: [joint(), old] for name in alone}
+    assert weighed(cards_with(tmp_path / "2", **stale), *ASKED)[2] is None
+    good = {name: [joint(), *found] for name, found in alone.items()}
+    assert weighed(cards_with(tmp_path / "3", **good), *ASKED)[2] is not None
 
 
 def test_the_base_of_a_pull_request_is_the_branch_that_is_checked_out(tiny_repo):
@@ -239,4 +392,18 @@ def test_every_model_that_a_card_was_tried_on_has_a_finding_of_its_own():
     assert told == {
         "one": [("accepted", "a"), ("rejected", "b")],
         "two": [("rejected", "a"), ("inconclusive", "b")],
+    }
+
+
+def test_changes_tried_together_leave_a_finding_in_the_card_of_each():
+    names = ["one on a", "two on b"]
+    base = tried(1, "together-0", "a", Verdict.ACCEPTED)
+    joint = base.hypothesis.model_copy(update={"together": names, "on_top": ["zero on a"]})
+    ground = Ground(date(2026, 1, 2), "tiny", "c" * 40, "two cores")
+    iteration = base.model_copy(update={"hypothesis": joint})
+    found = learning.findings([iteration], LAYERS, ground)
+    told = {card: [(f.model, f.together, f.on_top) for f in made] for card, made in found.items()}
+    assert told == {
+        "one": [("a", names, ["zero on a"])],
+        "two": [("b", names, ["zero on a"])],
     }

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from layers.base import Candidate, ChangeClass, Edit, Hypothesis, LayerName, Profile, StackView
-from layers.errors import InvalidInput, ToolFailed
+from layers.errors import FvecError, InvalidInput, JournalMismatch, ToolFailed
 from layers.evidence import HypothesisRecord, Iteration, Noise, NoiseFloor, Verdict
 from layers.loop import run_loop
 from layers.manifest import Manifest
-from layers.sampling import Past
+from layers.sampling import Past, Weighed, joined
 
 NOISE = Noise(work=NoiseFloor(floor_pct=2.0, pair_sd_pct=1.0, pairs=8, launches=2))
 MANIFEST = Manifest.model_validate(
@@ -80,9 +80,12 @@ class Script:
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     answered: dict[str, str] = field(default_factory=dict)  # by card, why it is refuted
-    refused: dict[str, InvalidInput] = field(default_factory=dict)  # by card, on commit
+    refused: dict[str, FvecError] = field(default_factory=dict)  # by card, on commit
     seconds: int = 1000  # candidates for which there is time
     profiler_breaks_at: str = ""  # commit
+    proven: str = ""  # cards, one letter each
+    unwritable: tuple[str, ...] = ()
+    cuts: tuple[int, ...] = ()  # candidates at which an attempt was cut
     calls: list[str] = field(default_factory=list)
 
     def calibrate(self):
@@ -98,8 +101,14 @@ class Script:
     def cards(self, layer):
         return ()
 
-    def refuted(self, hypothesis):
-        return self.answered.get(hypothesis.card)
+    def weigh(self, found, on_top):
+        found = [replace(h, on_top=tuple(on_top)) for h in found]
+        answered = {h.change: self.answered[h.card] for h in found if h.card in self.answered}
+        known = [h for h in found if h.card in self.proven]
+        return Weighed(found, answered, joined(known) if len(known) > 1 else None)
+
+    def together(self):
+        return Joint(unwritable=self.unwritable)
 
     def past(self):
         return [Past(LayerName.FEATURES, Verdict.ACCEPTED)]
@@ -107,7 +116,8 @@ class Script:
     def commit(self, base, hypothesis, edit):
         if hypothesis.card in self.refused:
             raise self.refused[hypothesis.card]
-        name = f"{base.commit}+{hypothesis.card}"
+        cards = [member.card for member in hypothesis.together] or [hypothesis.card]
+        name = "+".join([base.commit, *cards])
         return Candidate(hypothesis, edit, "branch", base.commit, name, Path("/w"), "patch")
 
     def verify(self, candidate, layer, base, n):
@@ -121,8 +131,11 @@ class Script:
             expected_gain=h.expected_gain,
             score=h.score,
             change_class=h.change_class,
+            on_top=list(h.on_top),
+            together=[member.change for member in h.together],
         )
-        verdict = self.verdicts.get(h.card, Verdict.REJECTED)
+        cards = "+".join(member.card for member in h.together) or h.card
+        verdict = self.verdicts.get(cards, Verdict.REJECTED)
         return Iteration(
             n=n, layer=h.layer, card=h.card, hypothesis=record, verdict=verdict, reason="scripted"
         )
@@ -134,9 +147,19 @@ class Script:
     def record(self, kind, text):
         self.calls.append(kind)
 
+    def cut(self, tried):
+        return sum(n <= tried for n in self.cuts)
+
     def time_left(self):
         self.seconds -= 1
         return self.seconds >= 0
+
+
+@dataclass
+class Joint(Scripted):
+    """What writes several hypotheses at once."""
+
+    found: tuple[Hypothesis, ...] = ()
 
 
 def run(script: Script, *layers: Scripted, candidates: int = 10):
@@ -189,6 +212,20 @@ def test_the_budget_of_candidates_ends_the_run():
     state, conclusion = run(Script(), layer, candidates=2)
     assert len(state.iterations) == 2
     assert conclusion == "stopped after 2 candidates, as the budget says"
+
+
+def test_an_attempt_that_was_cut_costs_a_later_candidate_never_its_own():
+    layer = Scripted(tuple(hypothesis(name) for name in "abcd"))
+    assert len(run(Script(cuts=(2,)), layer, candidates=3)[0].iterations) == 2
+    assert len(run(Script(cuts=(2,)), layer, candidates=2)[0].iterations) == 2
+    assert len(run(Script(cuts=(2, 2)), layer, candidates=4)[0].iterations) == 2
+    assert len(run(Script(cuts=(3,)), layer, candidates=3)[0].iterations) == 3
+
+
+@pytest.mark.parametrize("error", [ToolFailed("git broke"), JournalMismatch("another run's")])
+def test_what_says_nothing_about_the_edit_is_no_reason_to_leave_it_out(error):
+    with pytest.raises(type(error)):
+        run(Script(refused={"a": error}), Scripted((hypothesis("a"),)))
 
 
 def test_the_budget_of_time_ends_the_run():
@@ -279,3 +316,35 @@ def test_the_same_seed_draws_the_same_layers():
 
     assert cards(3) == cards(3)
     assert {tuple(cards(seed)) for seed in range(8)} != {tuple(cards(3))}
+
+
+ABC = tuple(hypothesis(name, share) for name, share in (("a", 0.5), ("b", 0.2), ("c", 0.3)))
+
+
+def test_what_was_accepted_before_goes_first_as_one_candidate_and_the_rest_on_top_of_it():
+    script = Script({"a+b": Verdict.ACCEPTED}, proven="ab")
+    state, _ = run(script, Scripted(ABC))
+    assert verified(script) == ["1 commit-0+a+b", "2 commit-0+a+b+c"]
+    assert state.in_place == ["a on m", "b on m"]
+    assert state.iterations[1].hypothesis.on_top == ["a on m", "b on m"]
+
+
+@pytest.mark.parametrize("unwritable", [(), (joined(ABC).card,)])
+def test_a_joint_candidate_that_fails_leaves_its_members_to_be_tried_alone(unwritable):
+    script = Script({"a": Verdict.ACCEPTED}, proven="abc", unwritable=unwritable)
+    state, _ = run(script, Scripted(ABC))
+    joint = [] if unwritable else ["commit-0+a+b+c"]
+    singles = ["commit-0+a", "commit-0+a+c", "commit-0+a+b"]
+    assert [call.partition(" ")[2] for call in verified(script)] == joint + singles
+    assert state.in_place == ["a on m"]
+
+
+def test_a_joint_candidate_is_not_drawn_and_the_report_says_so():
+    script = Script({"a+b": Verdict.ACCEPTED}, proven="ab")
+    lines: list[str] = []
+    script.record = lambda kind, text: lines.append(f"{kind}: {text}")
+    run(script, Scripted(ABC[:2]))
+    assert lines == [
+        "sampled: not drawn: earlier runs accepted each of these here: a on m, b on m; they are "
+        "measured again first, as one"
+    ]

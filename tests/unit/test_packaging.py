@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 FILES = ("pyproject.toml", "README.md", "LICENSE", ".gitignore")
 FOLDERS = ("bot", "layers", "knowledge", "examples", "tests/tiny_stack")
 NO_BACKEND = "No matching distribution found for hatchling"
+SHIPPED = {".py", ".yaml", ".j2", ".css", ".c", ".h", ".passwd", ".typed"}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def test_every_file_of_the_packages_is_in_it(names):
         for package in ("bot", "layers", "knowledge")
         for path in (ROOT / package).rglob("*")
         if path.is_file()
-        and path.suffix in {".py", ".yaml", ".j2", ".css", ".c", ".passwd", ".typed"}
+        and (path.suffix in SHIPPED or path.name == ".gitignore")
     }
     assert {name for name in names if ".dist-info/" not in name} == ours
     assert "layers/server/native/_bytes.c" in ours

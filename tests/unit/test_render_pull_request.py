@@ -69,7 +69,7 @@ def test_a_percentile_of_one_arm_alone_is_not_shown():
 
 def test_what_was_not_measured_has_no_section():
     bare = changed(load_test=None, end_to_end=None, local=None, looks=[], pairs=[], confirm=[])
-    bare = bare.model_copy(update={"profile": None, "blocks": [], "others": []})
+    bare = bare.model_copy(update={"profile": None, "blocks": [], "others": [], "on_top": None})
     assert headings(pull_request.render(bare)) == [HEADINGS[0], HEADINGS[1], *HEADINGS[6:]]
 
 

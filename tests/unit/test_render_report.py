@@ -62,6 +62,7 @@ def test_sections_come_from_the_conclusion_to_the_command():
         "Start against end",
         "Pull requests",
         "What was tried",
+        "Accepted changes on top of one another",
         "Where the time went before the first change",
         "Noise floor",
         "The evidence",

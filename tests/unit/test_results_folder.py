@@ -5,16 +5,16 @@ import json
 import pytest
 
 from layers.errors import InvalidInput
-from layers.results_folder import CLEARED, DOCUMENTS, MARKER, prepared
+from layers.journal import Journal
+from layers.results_folder import CLEARED, DOCUMENTS, MARKER, finished, in_use, prepared
 
 
 def journal(out, *kinds):
-    lines = [
-        {"v": 1, "seq": seq, "at": "", "kind": kind, "data": {"run_id": "abc"}}
-        for seq, kind in enumerate(kinds)
-    ]
     out.mkdir()
-    (out / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    opened = Journal(out / "journal.jsonl")
+    for kind in kinds:
+        opened.append(kind, {"run_id": "abc"})
+    opened.close()
     (out / "logs").mkdir()
     (out / "logs" / "server.log").write_text("said")
     (out / "forge").mkdir()
@@ -33,6 +33,24 @@ def test_an_unfinished_run_is_left_alone(tmp_path):
     with pytest.raises(InvalidInput, match="did not finish"), prepared(tmp_path / "out"):
         pass
     assert (tmp_path / "out" / "logs" / "server.log").read_text() == "said"
+
+
+def test_what_an_unfinished_run_recorded_stays_for_its_resumption(tmp_path):
+    journal(tmp_path / "out", "run_started", "block")
+    for name in ("load", "worktrees", "profiles"):
+        (tmp_path / "out" / name).mkdir()
+    with prepared(tmp_path / "out", resume=True) as out:
+        left = {".fvec-results", "forge", "journal.jsonl", "logs", "profiles"}
+        assert {path.name for path in out.iterdir()} == left
+        assert in_use(out)
+    assert not in_use(out)
+    assert finished(out) == []
+
+
+def test_only_a_finished_run_is_finished(tmp_path):
+    assert finished(tmp_path / "nothing") == []
+    journal(tmp_path / "out", "run_started", "run_finished")
+    assert [entry.kind for entry in finished(tmp_path / "out")] == ["run_started", "run_finished"]
 
 
 @pytest.mark.parametrize("name", CLEARED)

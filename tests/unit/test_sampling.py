@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from layers.base import ChangeClass, Hypothesis, LayerName
 from layers.evidence import Verdict
-from layers.sampling import Past, Skipped, choose_layer, layer_chances, rank
+from layers.sampling import Past, Skipped, choose_layer, joined, layer_chances, rank
 
 FEATURES, SERVER, CONFIG = LayerName.FEATURES, LayerName.SERVER, LayerName.CONFIG
 SHARES = {FEATURES: 0.6, SERVER: 0.3, CONFIG: 0.1}
@@ -123,13 +123,42 @@ def test_a_best_case_below_the_last_floor_is_never_tried():
     assert rank([below], 0.06, looks=(1, 2, 4, 8, 16))[0] == [below]
 
 
-def test_a_refuted_hypothesis_is_skipped_with_the_reason_given():
+def test_an_answered_hypothesis_is_skipped_with_the_reason_given():
     known, new = hypothesis("known", 0.5, 0.5, 0.6), hypothesis("new", 0.1, 0.5, 0.6)
-
-    def refuted(candidate):
-        return "rejected on this commit: slower" if candidate.card == "known" else None
-
-    assert rank([known, new], 0.01, refuted=refuted) == (
+    answered = {"known on features": "rejected on this commit: slower"}
+    assert rank([known, new], 0.01, answered=answered) == (
         [new],
         [Skipped(known, "rejected on this commit: slower", refuted=True)],
     )
+
+
+def test_a_trial_on_other_ground_weighs_less_and_the_reason_says_so():
+    full, half = Past(SERVER, Verdict.ACCEPTED), Past(SERVER, Verdict.ACCEPTED, 0.5)
+    chances = [layer_chances(SHARES, history)[SERVER] for history in ([], [half], [full])]
+    assert chances == sorted(chances)
+    assert len(set(chances)) == 3
+    _, why = choose_layer({SERVER: 0.3}, [half, Past(SERVER, Verdict.REJECTED)], Random(0))
+    assert why.endswith(
+        "1 of 2 earlier candidates accepted, which count as 0.5 of 1.5 by age and ground)"
+    )
+
+
+def test_joined_hypotheses_are_named_after_all_and_expect_the_sum():
+    first = dataclasses.replace(hypothesis("a", 0.4, 0.5, 0.9), sites=("x:1",))
+    second = dataclasses.replace(hypothesis("b", 0.1, 0.2, 0.4), model="ranker", sites=("y:2",))
+    joint = joined([second, first])
+    assert (joint.model, joint.share, joint.sites) == ("features", 0.5, ("y:2", "x:1"))
+    assert (joint.score, joint.best_case) == (pytest.approx(0.22), pytest.approx(0.4))
+    assert joint.changes == ("b on ranker", "a on features")
+    assert joint.card == joined([first, second]).card
+    assert joint.card != joined([first, first]).card
+
+
+@pytest.mark.parametrize("members", [[], [BASE], [BASE, "config"]])
+def test_one_hypothesis_or_two_classes_cannot_be_joined(members):
+    made = [
+        dataclasses.replace(BASE, change_class=ChangeClass.CONFIG) if m == "config" else m
+        for m in members
+    ]
+    with pytest.raises(ValueError, match="two members or more, of one change class"):
+        joined(made)

@@ -93,7 +93,7 @@ def test_a_missing_manifest_is_named_with_what_to_do(tiny_repo: Path) -> None:
         Stack.open(tiny_repo)
 
     assert caught.value.exit_code == 3
-    assert "fvec expects its manifest" in str(caught.value)
+    assert f"run `fvec init {tiny_repo}`" in str(caught.value)
 
 
 def test_a_manifest_that_is_a_link_is_refused(tiny_repo: Path) -> None:

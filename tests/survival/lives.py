@@ -1,0 +1,205 @@
+"""Processes that run `fvec run` over a recording and are killed at a chosen moment.
+
+A life is a fork of this process, with everything imported: the command line runs in it as it does
+in a process of its own. What only computes (layers on the same source, plots of the same numbers)
+was worked out before the fork, by the product's own code, and is remembered. A life is killed by SIGKILL: at the n-th of the moments at which it touches
+anything outside itself, by its own hand, or after some time, by ours.
+
+The moments: before, in the middle of and after every line of the journal; before every file of its
+repository or results that is opened for writing, renamed, removed or locked, every folder that is
+made or removed, and every program that is started (audit events of the interpreter).
+"""
+
+from __future__ import annotations
+
+import importlib
+import mmap
+import os
+import signal
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from bot import cli, results
+from bot.publish import open_local
+from bot.render import plots
+from layers import instruments, journal
+from layers.base import LayerName
+from layers.events import Silent
+from layers.registry import LAYERS
+from layers.run import RunOptions, run
+from tests.survival import world
+from tests.survival.replay import Recording, Remembered, opener
+
+_PRELOADED = ("bot.progress", "bot.render.terminal")
+_TOUCHING = {
+    "os.rename": "rename",
+    "os.remove": "remove",
+    "os.mkdir": "make a folder",
+    "os.rmdir": "remove a folder",
+    "os.truncate": "truncate",
+    "fcntl.flock": "lock",
+    "subprocess.Popen": "start a program",
+}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_KINDS = (
+    *_TOUCHING.values(),
+    "open for writing",
+    "journal: before",
+    "journal: torn",
+    "journal: after",
+)
+LIMIT_S = 120.0
+_UNPLOTTED = {"wall_s", "pull_requests"}  # of a report: they hold times and paths
+_BROKE = 99  # exit code of a life whose preparation failed
+now_s = time.monotonic
+
+
+@dataclass(frozen=True)
+class End:
+    """How a life ended."""
+
+    code: int | None  # exit code; None: killed
+    moments: int  # that it lived through
+    last: str  # kind of the last one
+    said: str  # on standard error
+
+
+class Tally:
+    """Counts the moments of a life, where both processes see it; ends the life at one of them."""
+
+    def __init__(self, inside: Path, at: int | None) -> None:
+        self._inside, self._at = str(inside), at
+        self._shared = mmap.mmap(-1, 16)
+
+    def read(self) -> tuple[int, str]:
+        count, kind = struct.unpack("qq", self._shared[:16])
+        return count, _KINDS[kind]
+
+    def moment(self, kind: str) -> None:
+        count = struct.unpack("q", self._shared[:8])[0] + 1
+        self._shared[:16] = struct.pack("qq", count, _KINDS.index(kind))
+        if count == self._at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def on_audit(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event in _TOUCHING:
+            self.moment(_TOUCHING[event])
+        elif event == "open":
+            path, _, flags = arguments
+            if isinstance(flags, int) and flags & _WRITING and self._inside in str(path):
+                self.moment("open for writing")
+
+    def write_all(self, descriptor: int, payload: bytes) -> None:
+        """Write a line of the journal in two halves, with a moment around each."""
+        self.moment("journal: before")
+        half = len(payload) // 2
+        os.write(descriptor, payload[:half])
+        self.moment("journal: torn")
+        os.write(descriptor, payload[half:])
+        self.moment("journal: after")
+
+
+def preload(folder: Path) -> None:
+    """Import, and have the layers work out, what lives need; by one run in this process."""
+    for name in _PRELOADED:
+        importlib.import_module(name)
+    root, out = world.repository(folder / "ads"), folder / "out"
+    options = RunOptions(out, None, None, 0, None, open_local)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, function in _remembering_plots().items():
+            patch.setattr(plots, name, function)
+        report = run(root, options, Silent(), _remembering(), opener(_recording()))
+        results.write(out, report)
+
+
+def _remembering_plots() -> dict[str, Callable[..., object]]:
+    """Return what draws plots, remembering those of equal evidence."""
+    return {name: _kept(name, getattr(plots, name)) for name in ("of_evidence", "of_run")}
+
+
+def _kept(name: str, draw: Callable[..., object]) -> Callable[..., object]:
+    def drawn(shown: BaseModel, *more: object) -> object:
+        key = f"{name} {shown.model_dump_json(exclude=_UNPLOTTED)} {more!r}"
+        if key not in Remembered.known:
+            Remembered.known[key] = draw(shown, *more)
+        return Remembered.known[key]
+
+    return drawn
+
+
+@cache
+def _recording() -> Recording:
+    return Recording.read()
+
+
+def _remembering() -> dict[LayerName, Remembered]:
+    return {name: Remembered(layer) for name, layer in LAYERS.items()}
+
+
+def live(
+    argv: list[str],
+    place: Path,
+    *,
+    at: int | None = None,
+    after_s: float | None = None,
+    prepare: Callable[[], object] | None = None,
+) -> End:
+    """Run the command line in a process of its own; kill it at moment `at`, or after a time.
+
+    `prepare` is called in that process first: it may set limits, or put something in the way.
+    """
+    tally, told = Tally(place, at), place / "told.txt"
+    pid = os.fork()
+    if pid == 0:
+        _child(argv, tally, told, prepare)
+    code = _wait(pid, after_s)
+    count, kind = tally.read()
+    return End(code, count, kind, told.read_text() if told.exists() else "")
+
+
+def _child(argv: list[str], tally: Tally, told: Path, prepare: Callable[[], object] | None) -> None:
+    """Be the life; never returns."""
+    code = _BROKE
+    try:
+        stream = told.open("w")
+        os.dup2(stream.fileno(), 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+        os.environ["XDG_CACHE_HOME"] = str(told.parent / "cache")
+        instruments.open_live = opener(_recording())
+        run.__defaults__ = (_remembering(), None)  # of `registry` and `opener`
+        for name, function in _remembering_plots().items():
+            setattr(plots, name, function)
+        if prepare is not None:
+            prepare()
+        journal._write_all = tally.write_all
+        sys.addaudithook(tally.on_audit)
+        code = cli.main(argv)
+        sys.stderr.flush()
+    finally:
+        if code == _BROKE:
+            traceback.print_exc()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _wait(pid: int, after_s: float | None) -> int | None:
+    """Return the exit code, None for a life that was killed."""
+    began = time.monotonic()
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        lived_s = time.monotonic() - began
+        if (after_s is not None and lived_s >= after_s) or lived_s > LIMIT_S:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)

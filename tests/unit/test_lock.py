@@ -1,0 +1,71 @@
+"""One run at a time on one repository."""
+
+import fcntl
+import json
+import os
+import signal
+
+import pytest
+
+from layers import lock
+from layers.errors import InvalidInput
+from layers.results_folder import prepared
+from tests.survival.world import git
+
+
+def test_a_repository_is_held_by_one_at_a_time_through_any_of_its_worktrees(tiny_repo, tmp_path):
+    git(tiny_repo, "worktree", "add", "--quiet", "--detach", str(tmp_path / "other"))
+    with lock.repository(tiny_repo, tmp_path / "out"):
+        told = json.loads((tiny_repo / ".git" / "fvec.lock").read_text())
+        assert (told["pid"], told["out"]) == (os.getpid(), str(tmp_path / "out"))
+        with (
+            pytest.raises(InvalidInput, match=f"process {os.getpid()} since .*, with results in"),
+            lock.repository(tmp_path / "other", tmp_path / "out2"),
+        ):
+            pass
+    with lock.repository(tmp_path / "other", tmp_path / "out"):
+        pass
+    assert (tiny_repo / ".git" / "fvec.lock").read_text() == ""
+
+
+def test_the_lock_goes_with_the_process_that_holds_it(tiny_repo, tmp_path):
+    ready = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with lock.repository(tiny_repo, tmp_path):
+            os.write(ready[1], b"x")
+            signal.pause()
+    os.read(ready[0], 1)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert str(pid) in (tiny_repo / ".git" / "fvec.lock").read_text()
+    with lock.repository(tiny_repo, tmp_path):
+        pass
+
+
+def test_the_checkout_stays_clean(tiny_repo, tmp_path):
+    with lock.repository(tiny_repo, tmp_path):
+        assert git(tiny_repo, "status", "--porcelain") == ""
+
+
+def test_worktrees_in_results_that_nobody_uses_go_and_all_others_stay(tiny_repo, tmp_path):
+    places = {name: tmp_path / name / "worktrees" / "w" for name in ("dead", "used", "theirs")}
+    for name in ("dead", "used"):
+        with prepared(tmp_path / name):
+            pass
+    for place in places.values():
+        git(tiny_repo, "worktree", "add", "--quiet", "--detach", str(place))
+    with (tmp_path / "used" / ".fvec-results").open() as used:
+        fcntl.flock(used, fcntl.LOCK_EX)
+        lock.remove_orphans(tiny_repo)
+    assert {name: place.exists() for name, place in places.items()} == {
+        "dead": False,
+        "used": True,
+        "theirs": True,
+    }
+    assert "dead" not in git(tiny_repo, "worktree", "list")
+
+
+def test_a_folder_that_is_no_checkout_is_left_to_who_opens_it(tmp_path):
+    with lock.repository(tmp_path, tmp_path):
+        assert list(tmp_path.iterdir()) == []
