@@ -8,7 +8,7 @@ from tritonclient.grpc import service_pb2
 
 from layers.base import StackView
 from layers.features.codemod import File
-from layers.features.codemods.native_vocabulary import CODEMOD
+from layers.features.codemods.vocabulary.native_vocabulary import CODEMOD
 from layers.manifest import Manifest
 from layers.sandbox.box import Sandbox
 from layers.triton.environment import ServerEnvironment

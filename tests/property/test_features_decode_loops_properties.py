@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layers.features.codemod import File
-from layers.features.codemods.decode_loops import CODEMOD
+from layers.features.codemods.text.decode_loops import CODEMOD
 
 PROGRAMS = Path(__file__).parents[1] / "unit" / "test_features_programs"
 _spec = importlib.util.spec_from_file_location("features_harness_decode", PROGRAMS / "harness.py")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from layers.features.codemod import File
-from layers.features.codemods.frame_helper import helper_code
-from layers.features.codemods.frame_values import CODEMOD
+from layers.features.codemods.frames.frame_helper import helper_code
+from layers.features.codemods.frames.frame_values import CODEMOD
 
 pd = pytest.importorskip("pandas", reason="pandas is what the rewrite is compared with")
 

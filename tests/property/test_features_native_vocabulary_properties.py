@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layers.features.codemod import File
-from layers.features.codemods.native_vocabulary import CODEMOD
+from layers.features.codemods.vocabulary.native_vocabulary import CODEMOD
 
 PROGRAMS = Path(__file__).parents[1] / "unit" / "test_features_programs"
 _spec = importlib.util.spec_from_file_location("native_server", PROGRAMS / "native_server.py")

@@ -13,15 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from layers.features.codemod import File
-from layers.features.codemods import (
-    astype_roundtrips,
-    concat,
-    fill_missing,
-    input_views,
-    lookups,
-    ragged_padding,
-    ufunc_batches,
-)
+from layers.features.codemods.columns import concat, fill_missing, ufunc_batches
+from layers.features.codemods.inputs import input_views, lookups
+from layers.features.codemods.lists import astype_roundtrips, ragged_padding
 from layers.features.files import _declared
 
 PROGRAMS = Path(__file__).parents[1] / "unit" / "test_features_programs"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from layers.features.codemod import File
-from layers.features.codemods.pandas_rows import CODEMOD
-from layers.features.codemods.rows_helper import helper_code
+from layers.features.codemods.frames.pandas_rows import CODEMOD
+from layers.features.codemods.frames.rows_helper import helper_code
 
 pd = pytest.importorskip("pandas", reason="pandas is what the rewrite is compared with")
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from layers.features.codemod import File
-from layers.features.codemods import concat, lookups
+from layers.features.codemods.columns import concat
+from layers.features.codemods.inputs import lookups
 
 PROGRAMS = Path(__file__).parents[1] / "unit" / "test_features_programs"
 _spec = importlib.util.spec_from_file_location("features_harness", PROGRAMS / "harness.py")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layers.features.codemod import File
-from layers.features.codemods.regex_per_call import CODEMOD
+from layers.features.codemods.text.regex_per_call import CODEMOD
 
 PROGRAMS = Path(__file__).parents[1] / "unit" / "test_features_programs"
 _spec = importlib.util.spec_from_file_location("features_harness_regex", PROGRAMS / "harness.py")

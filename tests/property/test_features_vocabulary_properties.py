@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layers.features.codemod import File
-from layers.features.codemods.vocabulary import CODEMOD
+from layers.features.codemods.vocabulary.vocabulary_lookups import CODEMOD
 
 PROGRAMS = Path(__file__).parents[1] / "unit" / "test_features_programs"
 _spec = importlib.util.spec_from_file_location("features_harness", PROGRAMS / "harness.py")

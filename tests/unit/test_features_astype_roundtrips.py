@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.astype_roundtrips import CODEMOD
-from layers.features.codemods.roundtrip_helper import helper_code
+from layers.features.codemods.lists.astype_roundtrips import CODEMOD
+from layers.features.codemods.lists.roundtrip_helper import helper_code
 from layers.features.sites import Refusal, Site
 
 PROGRAMS = Path(__file__).parent / "test_features_programs" / "astype_roundtrips"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.columns import helper_code
-from layers.features.codemods.concat import CODEMOD
+from layers.features.codemods.columns.columns import helper_code
+from layers.features.codemods.columns.concat import CODEMOD
 from layers.features.sites import Refusal, Site, sites
 
 PROGRAMS = sorted((Path(__file__).parent / "test_features_programs" / "concat").glob("*.txt"))

@@ -6,7 +6,7 @@ from textwrap import dedent, indent
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.decode_loops import CODEMOD
+from layers.features.codemods.text.decode_loops import CODEMOD
 from layers.features.sites import Refusal, Site, sites
 
 PROGRAMS = sorted((Path(__file__).parent / "test_features_programs" / "decode_loops").glob("*.txt"))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.fill_helper import helper_code, is_fill_helper
-from layers.features.codemods.fill_missing import CODEMOD
+from layers.features.codemods.columns.fill_helper import helper_code, is_fill_helper
+from layers.features.codemods.columns.fill_missing import CODEMOD
 from layers.features.sites import Refusal, Site
 
 PROGRAMS = Path(__file__).parent / "test_features_programs" / "fill_missing"

@@ -4,7 +4,7 @@ from textwrap import dedent
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.fixed_datetimes import CODEMOD
+from layers.features.codemods.frames.fixed_datetimes import CODEMOD
 from layers.features.sites import Refusal, Site, sites
 
 PROGRAMS = sorted(

@@ -5,8 +5,8 @@ from textwrap import dedent
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods import lookups
-from layers.features.codemods.decode_loops import CODEMOD
+from layers.features.codemods.inputs import lookups
+from layers.features.codemods.text.decode_loops import CODEMOD
 from layers.features.compiled import compiled_lines
 from layers.features.sites import Refusal, Site
 from layers.features.source import read

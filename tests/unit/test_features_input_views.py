@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.input_views import CODEMOD
+from layers.features.codemods.inputs.input_views import CODEMOD
 from layers.features.sites import Refusal, Site
 
 PROGRAMS = Path(__file__).parent / "test_features_programs" / "input_views"

@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.lookups import CODEMOD
+from layers.features.codemods.inputs.lookups import CODEMOD
 from layers.features.sites import Refusal, Site, refusals, sites
 
 PROGRAMS = sorted((Path(__file__).parent / "test_features_programs" / "lookups").glob("*.txt"))

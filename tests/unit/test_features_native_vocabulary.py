@@ -9,8 +9,8 @@ import pytest
 from knowledge.store import builtin_directory, load_cards
 from layers.base import ChangeClass, Hotspot, Hypothesis, LayerName, StackView
 from layers.features.codemod import File
-from layers.features.codemods import decode_loops
-from layers.features.codemods.native_vocabulary import CODEMOD
+from layers.features.codemods.text import decode_loops
+from layers.features.codemods.vocabulary.native_vocabulary import CODEMOD
 from layers.features.files import read_files
 from layers.features.layer import FeaturesLayer
 from layers.features.sites import refusals, sites

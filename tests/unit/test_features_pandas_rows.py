@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.pandas_rows import CODEMOD
+from layers.features.codemods.frames.pandas_rows import CODEMOD
 from layers.features.sites import Site, sites
 
 PROGRAMS = sorted(

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.padding_helpers import row_code, rows_code
-from layers.features.codemods.ragged_padding import CODEMOD
+from layers.features.codemods.lists.padding_helpers import row_code, rows_code
+from layers.features.codemods.lists.ragged_padding import CODEMOD
 from layers.features.sites import Refusal, Site
 
 PROGRAMS = Path(__file__).parent / "test_features_programs" / "ragged_padding"

@@ -6,7 +6,7 @@ from textwrap import dedent, indent
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.regex_per_call import CODEMOD
+from layers.features.codemods.text.regex_per_call import CODEMOD
 from layers.features.sites import Refusal, Site, sites
 
 PROGRAMS = sorted(

@@ -6,7 +6,7 @@ from textwrap import dedent, indent
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.string_outputs import CODEMOD
+from layers.features.codemods.text.string_outputs import CODEMOD
 from layers.features.sites import Refusal, Site, sites
 
 PROGRAMS = sorted(

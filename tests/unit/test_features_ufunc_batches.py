@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods import concat, fill_missing, lookups
-from layers.features.codemods.batch_helper import helper_code
-from layers.features.codemods.ufunc_batches import CODEMOD
+from layers.features.codemods.columns import concat, fill_missing
+from layers.features.codemods.columns.batch_helper import helper_code
+from layers.features.codemods.columns.ufunc_batches import CODEMOD
+from layers.features.codemods.inputs import lookups
 from layers.features.sites import Refusal, Site, sites
 
 PROGRAMS = Path(__file__).parent / "test_features_programs" / "ufunc_batches"

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from layers.features.codemod import File
-from layers.features.codemods.vocabulary import CODEMOD
+from layers.features.codemods.vocabulary.vocabulary_lookups import CODEMOD
 from layers.features.sites import refusals, sites
 
 PROGRAMS = sorted((Path(__file__).parent / "test_features_programs" / "vocabulary").glob("*.txt"))

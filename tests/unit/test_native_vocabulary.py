@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layers.features.codemods.native_vocabulary import CODEMOD
+from layers.features.codemods.vocabulary.native_vocabulary import CODEMOD
 
 _spec = importlib.util.spec_from_file_location(
     "native_server", Path(__file__).parent / "test_features_programs" / "native_server.py"

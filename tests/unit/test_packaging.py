@@ -45,8 +45,7 @@ def test_every_file_of_the_packages_is_in_it(names):
         path.relative_to(ROOT).as_posix()
         for package in ("bot", "layers", "knowledge")
         for path in (ROOT / package).rglob("*")
-        if path.is_file()
-        and (path.suffix in SHIPPED or path.name == ".gitignore")
+        if path.is_file() and (path.suffix in SHIPPED or path.name == ".gitignore")
     }
     assert {name for name in names if ".dist-info/" not in name} == ours
     assert "layers/server/native/_bytes.c" in ours

@@ -6,28 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from layers.features.codemod import Codemod
-from layers.features.codemods import (
-    astype_roundtrips,
-    concat,
-    decode_loops,
-    fill_missing,
-    fixed_datetimes,
-    frame_values,
-    input_views,
-    lookups,
-    native_vocabulary,
-    pandas_rows,
-    ragged_padding,
-    regex_per_call,
-    string_outputs,
-    ufunc_batches,
-    vocabulary,
-)
+from layers.features.codemods.columns import concat, fill_missing, ufunc_batches
+from layers.features.codemods.frames import fixed_datetimes, frame_values, pandas_rows
+from layers.features.codemods.inputs import input_views, lookups
+from layers.features.codemods.lists import astype_roundtrips, ragged_padding
+from layers.features.codemods.text import decode_loops, regex_per_call, string_outputs
+from layers.features.codemods.vocabulary import native_vocabulary, vocabulary_lookups
 
 _ALL = (
     lookups.CODEMOD,
     concat.CODEMOD,
-    vocabulary.CODEMOD,
+    vocabulary_lookups.CODEMOD,
     native_vocabulary.CODEMOD,
     ufunc_batches.CODEMOD,
     fill_missing.CODEMOD,

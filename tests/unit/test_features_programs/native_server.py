@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from layers.features.codemods.native_vocabulary import CODEMOD
+from layers.features.codemods.vocabulary.native_vocabulary import CODEMOD
 
 HERE = Path(__file__).parent
 SERVER = "triton_python_backend_utils"

@@ -1,0 +1,1 @@
+"""Many small columns: joined, filled and computed one by one."""

@@ -1,0 +1,1 @@
+"""pandas frames and dates that are made or walked per request."""

@@ -1,0 +1,1 @@
+"""How a request's inputs are looked up and read."""

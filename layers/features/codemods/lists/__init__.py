@@ -1,0 +1,1 @@
+"""Arrays that pass through Python lists: round trips and padding."""

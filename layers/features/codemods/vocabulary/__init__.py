@@ -1,0 +1,1 @@
+"""Look-ups of many keys in a dictionary, in Python and natively."""
