@@ -27,8 +27,10 @@ demo: install
 	    commit --quiet --message 'Serve ads'
 	$(FVEC) run $(DEMO)/ads-serving --out $(DEMO)
 
+# What computes, on all cores; then what measures, one at a time.
 test: install
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest -n auto --dist loadfile tests/unit tests/contract tests/property tests/corpus tests/survival
+	$(VENV)/bin/pytest tests/integration tests/e2e
 
 check: install
 	$(VENV)/bin/ruff format --check .
@@ -46,7 +48,7 @@ corpus: install
 survive: install
 	$(VENV)/bin/python -P tests/survival/runner.py --out .fvec/survive.json
 
-# Sixty no-op patches judged on the example, about 90 minutes on a quiet machine; resumes where it was ended.
+# Sixty no-op patches judged on the example, two to three hours on a quiet machine; resumes where it was ended.
 record-noise: install
 	$(VENV)/bin/python -P benchmarks/record_noise.py
 
