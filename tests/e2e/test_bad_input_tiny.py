@@ -89,7 +89,7 @@ def test_results_of_an_unfinished_run_are_not_overwritten(tiny_repo, tmp_path, c
     (out / "logs/server.log").write_text("of an earlier run\n")
     message, hint = refused(tiny_repo, out, capsys)
     assert message == f"{out / 'journal.jsonl'} is of a run that did not finish, or still runs"
-    assert hint == "give --out a new directory, or remove the old one"
+    assert hint == "go on with it by --resume, or give --out a new directory"
     assert (out / "logs/server.log").read_text() == "of an earlier run\n"
 
 
