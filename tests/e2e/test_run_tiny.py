@@ -34,7 +34,7 @@ def test_an_empty_cookbook_gives_no_pull_request_and_says_why(tiny_repo, tmp_pat
         "no pull request; nothing to try: no card of the cookbook matches this stack"
     )
     assert (shown["pull_requests"], shown["iterations"]) == ([], [])
-    assert shown["knowledge"] == {"branch": None, "cards_changed": []}
+    assert shown["knowledge"] == {"branch": None, "cards_changed": [], "problems": []}
     assert json.loads((out / "run.json").read_text()) == shown
     assert state_of(tiny_repo) == before
 
@@ -240,6 +240,7 @@ def test_what_was_learned_is_on_the_knowledge_branch(finished):
     assert finished.report.knowledge.model_dump() == {
         "branch": "fvec/knowledge",
         "cards_changed": [path],
+        "problems": [],
     }
     text = git(finished.root, "show", f"fvec/knowledge:{path}")
     assert text.startswith(proposals.CARD.rstrip())
