@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from layers.errors import Missing, ToolFailed
+from layers import results_folder
+from layers.errors import InvalidInput, Location, Missing, ToolFailed
 from layers.evidence import EvidenceFile
 
 if TYPE_CHECKING:
     from layers.evidence import Block, RunReport
 
 OWN_FOLDER = ".fvec"
+_IGNORE_ALL = "*\n"
 
 
 @contextmanager
@@ -24,13 +26,14 @@ def kept_out_of_git(out: Path) -> Iterator[None]:
     """Have git ignore results that land in our own folder inside somebody's checkout.
 
     A folder that ignores itself changes no file of the repository, which stays clean. Nothing is
-    written for a run that leaves no results.
+    written for a run that leaves no results. Raises InvalidInput, before anything is written, for
+    a folder that `results_folder.check` refuses.
     """
+    results_folder.check(out)
     own = next((p for p in (out, *out.parents) if p.name == OWN_FOLDER), None)
     existed = own is not None and own.exists()
     if own is not None:
-        _make(own)
-        (own / ".gitignore").write_text("*\n")
+        _ignore(own)
     try:
         yield
     finally:
@@ -77,6 +80,20 @@ def _blocks(report: RunReport) -> dict[int, Sequence[Block]]:
     return found
 
 
+def _ignore(own: Path) -> None:
+    """Have a folder ignore itself; never through a link, or over what git tracks."""
+    file = own / ".gitignore"
+    if file.is_symlink() or results_folder.tracked(own, file.name):
+        raise InvalidInput(
+            "is a link, or tracked by git: it came with the repository",
+            at=Location(file),
+            hint="name a folder outside the checkout with --out DIR, or remove it there",
+        )
+    _make(own)
+    if not file.is_file() or file.read_bytes() != _IGNORE_ALL.encode():
+        _replace(file, _IGNORE_ALL)
+
+
 def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,10 +105,12 @@ def _make(folder: Path) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all, and through no link."""
     beside = path.with_name(f".{path.name}.new")
     try:
-        beside.write_text(text, encoding="utf-8")
+        beside.unlink(missing_ok=True)  # of a killed command
+        with beside.open("x", encoding="utf-8") as file:  # exclusive: follows no link
+            file.write(text)
         beside.replace(path)
     except OSError as error:
         with suppress(OSError):

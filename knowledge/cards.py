@@ -10,12 +10,15 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 MAX_FINDINGS = 12  # per card: a card is read by people; older findings are summarised away
 MAX_CHANGES = 256  # named by one finding: more than a run can accept
+LEAST_RATIO, GREATEST_RATIO = 1e-3, 1e3  # of throughput: what lies beyond was mistyped
+LEAST_SHARE = 1e-4  # of total time: no profile tells less, and what is divided by it stays finite
 
 Text = Annotated[str, Field(min_length=1, max_length=2000)]
+Ratio = Annotated[float, Field(ge=LEAST_RATIO, le=GREATEST_RATIO)]
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
@@ -50,7 +53,7 @@ class Finding(Strict):
 
     `on_top` names the changes that the run had accepted before, `together` those that were
     measured as one candidate with this one ("card on model" each); gain and share are then those
-    of the candidate as a whole.
+    of the candidate as a whole. `fvec` and `code` say which rewrite met which code.
     """
 
     date: date
@@ -59,15 +62,24 @@ class Finding(Strict):
     model: str = ""  # that was changed; empty in findings older than this field
     verdict: Literal["accepted", "rejected", "inconclusive", "failed"]
     reason: str
-    gain: float | None = None  # end-to-end throughput ratio
-    ci: tuple[float, float] | None = None
-    share: float | None = None  # of total time, at that baseline
+    gain: Ratio | None = None  # end-to-end throughput ratio
+    ci: tuple[Ratio, Ratio] | None = None
+    share: float | None = Field(default=None, ge=LEAST_SHARE, le=1)  # of total time, at baseline
     hardware: str
     versions: dict[str, str] = Field(default_factory=dict)
     workload: str = ""  # fingerprint of model and traffic shape
+    fvec: str = ""  # version of the bot; empty in findings older than this field, as is `code`
+    code: dict[str, str] = Field(default_factory=dict)  # by changed model, as the run began: digest
     on_top: list[Text] = Field(default_factory=list, max_length=MAX_CHANGES)
     together: list[Text] = Field(default_factory=list, max_length=MAX_CHANGES)
     run: str = ""
+
+    @field_validator("ci")
+    @classmethod
+    def _ordered(cls, ci: tuple[float, float] | None) -> tuple[float, float] | None:
+        if ci is not None and ci[0] > ci[1]:
+            raise ValueError("the lower end comes first")
+        return ci
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -25,6 +25,8 @@ class Difference(StrEnum):
     WORKLOAD = "workload"
     HARDWARE = "hardware"
     VERSIONS = "versions"
+    RELEASE = "release"  # another version of fvec may write the change otherwise
+    CODE = "code"  # of the model that is changed
     AGE = "age"
     SETTING = "setting"  # other accepted changes were in place
     SHARE = "share"
@@ -37,6 +39,8 @@ _KEPT = {
     Difference.WORKLOAD: 0.5,
     Difference.HARDWARE: 0.5,
     Difference.VERSIONS: 0.5,
+    Difference.RELEASE: 0.7,
+    Difference.CODE: 0.7,
     Difference.SETTING: 0.7,
     Difference.SHARE: 0.7,
 }
@@ -53,6 +57,8 @@ class Ground:
     versions: Mapping[str, str]  # by tool name
     today: date
     on_top: frozenset[str] = field(default_factory=frozenset)  # accepted changes in place
+    fvec: str = ""  # version of the bot
+    code: Mapping[str, str] = field(default_factory=dict)  # digest by model, as the run began
 
 
 def change_name(card: str, model: str) -> str:
@@ -85,6 +91,11 @@ def differences(
     moved = _moved(finding.versions, ground.versions)
     if moved:
         found[Difference.VERSIONS] = ", ".join(moved)
+    if finding.fvec != ground.fvec:
+        found[Difference.RELEASE] = f"by fvec {finding.fvec or 'of an unknown version'}"
+    rewritten = _rewritten(finding, ground)
+    if rewritten:
+        found[Difference.CODE] = f"of other code of {', '.join(rewritten)}"
     days = (ground.today - finding.date).days
     if days >= FRESH_DAYS:
         found[Difference.AGE] = f"{days} days old"
@@ -110,6 +121,21 @@ def weight(finding: Finding, ground: Ground, share: float | None = None) -> floa
     return float(0.5 ** (days / FRESH_DAYS)) * prod(
         _KEPT.get(difference, 1.0) for difference in found
     )
+
+
+def usable(finding: Finding, ground: Ground) -> bool:
+    """Whether the finding can have been made: a date after today is no run's, and never ages."""
+    return finding.date <= ground.today
+
+
+def _rewritten(finding: Finding, ground: Ground) -> list[str]:
+    """Return the models of the finding whose code is another, or was not written down."""
+    changed = {split_change(name)[1] for name in finding.together} or {finding.model}
+    return [
+        model or "an unnamed model"
+        for model in sorted(changed)
+        if (not model and ground.code) or finding.code.get(model, "") != ground.code.get(model, "")
+    ]
 
 
 def _moved(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,7 @@ it finds itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -69,9 +69,7 @@ def _known(
     card: CookbookCard, place: tuple[str, str, tuple[str, ...]], found: list[Finding], last: Ground
 ) -> Known:
     stack, model, on_top = place
-    ground = Ground(
-        stack, last.workload, last.hardware, last.versions, last.today, frozenset(on_top)
-    )
+    ground = replace(last, on_top=frozenset(on_top))
     own = card.model_copy(update={"findings": found})
     return Known(
         stack,
@@ -84,17 +82,15 @@ def _known(
 
 
 def _grounds(cards: Iterable[CookbookCard], today: date) -> dict[str, Ground]:
-    """Return where each stack was last measured."""
-    newest: dict[str, Finding] = {}
-    for card in cards:
-        for finding in card.findings:
-            known = newest.setdefault(finding.stack, finding)
-            if finding.date > known.date:
-                newest[finding.stack] = finding
-    return {
-        stack: Ground(stack, f.workload, f.hardware, f.versions, today)
-        for stack, f in newest.items()
-    }
+    """Return where each stack was last measured; a date after today is none that says so."""
+    everything = (finding for card in cards for finding in card.findings)
+    grounds: dict[str, Ground] = {}
+    for f in sorted(everything, key=lambda f: (f.date <= today, f.date)):  # the newest comes last
+        code = {**(grounds[f.stack].code if f.stack in grounds else {}), **f.code}
+        grounds[f.stack] = Ground(
+            f.stack, f.workload, f.hardware, f.versions, today, fvec=f.fvec, code=code
+        )
+    return grounds
 
 
 def _plain(known: Known) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -34,20 +35,29 @@ def bounded(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _bounded(
-    findings: Sequence[Finding], keep: Collection[Finding]
+    findings: Sequence[Finding], keep: Collection[Finding], today: date = date.max
 ) -> tuple[list[Finding], list[Finding]]:
-    """Return what stays and what goes beyond the bound; nothing of `keep` goes."""
+    """Return what stays and what goes beyond the bound; nothing of `keep` goes.
+
+    A finding with a date after `today` gives way to every other.
+    """
     unique: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
         known = unique.setdefault(finding.key, finding)
-        if finding.date > known.date:
+        if _age(finding, today) > _age(known, today):
             unique[finding.key] = finding
     kept, gone = sorted(unique.values(), key=lambda f: f.date, reverse=True), list[Finding]()
     while len(kept) > MAX_FINDINGS:
         others = [i for i, f in enumerate(kept) if not any(f is one for one in keep)]
+        late = [i for i in others if kept[i].date > today]
         repeated = [i for i in others if _repeats(kept[i], kept[:i])]
-        gone.append(kept.pop((repeated or others)[-1]))
+        gone.append(kept.pop((late or repeated or others)[-1]))
     return kept, gone
+
+
+def _age(finding: Finding, today: date) -> tuple[bool, date]:
+    """Return what is greater for a newer finding; a date that no run can have had is the least."""
+    return finding.date <= today, finding.date
 
 
 def merge_finding(text: str, finding: Finding, path: Path = Path("card.yaml")) -> str:
@@ -55,17 +65,24 @@ def merge_finding(text: str, finding: Finding, path: Path = Path("card.yaml")) -
     return merge_findings(text, [finding], path)
 
 
-def merge_findings(text: str, findings: Sequence[Finding], path: Path = Path("card.yaml")) -> str:
+def merge_findings(
+    text: str,
+    findings: Sequence[Finding],
+    path: Path = Path("card.yaml"),
+    today: date = date.max,
+) -> str:
     """Return the text of a cookbook card with the findings of one run merged into its own.
 
     One replaces an older finding of the same key; one of a run that the card has already changes
-    nothing. What goes beyond MAX_FINDINGS is counted in `earlier`. Every byte outside the two
-    blocks stays, and so do comments between findings and on lines of their own in `earlier`; those
-    right above or in a finding go with it.
+    nothing. What goes beyond MAX_FINDINGS is counted in `earlier`, what is dated after `today` first
+    of all. Every byte outside the two
+    blocks stays, and so do comments on lines of their own in `earlier`. Those right above a finding
+    stay above it, or above the one that replaces it, and go when it goes; those in it go with it.
+    Above the first, a blank line parts what is about the list from what is about the finding.
     Raises YamlError (naming `path`) when the text is no valid card or cannot be edited in place.
     """
     card = loads(text, path, CookbookCard)
-    updated = condensed(card, findings)
+    updated = condensed(card, findings, today)
     if updated is card:
         return text
     if parse(text, path).flow:
@@ -82,29 +99,31 @@ def merge_findings(text: str, findings: Sequence[Finding], path: Path = Path("ca
     return merged
 
 
-def condensed(card: CookbookCard, findings: Sequence[Finding]) -> CookbookCard:
+def condensed(
+    card: CookbookCard, findings: Sequence[Finding], today: date = date.max
+) -> CookbookCard:
     """Return the card with the findings of one run in it, at most MAX_FINDINGS, and its summary.
 
     The same card object where it holds them all already. Findings of a run stay as long as they
     are half of what a card may hold, or fewer, however old.
     """
-    fresh = [finding for finding in findings if not _known(finding, card)]
+    fresh = [finding for finding in findings if not _known(finding, card, today)]
     if not fresh:
         return card
     keep = fresh if len(fresh) <= MAX_FINDINGS // 2 else ()
-    kept, gone = _bounded([*fresh, *card.findings], keep)
-    return card.model_copy(update={"findings": kept, "earlier": _summed(card.earlier, gone)})
+    kept, gone = _bounded([*fresh, *card.findings], keep, today)
+    return card.model_copy(update={"findings": kept, "earlier": _summed(card.earlier, gone, today)})
 
 
-def _known(finding: Finding, card: CookbookCard) -> bool:
+def _known(finding: Finding, card: CookbookCard, today: date) -> bool:
     """Whether the card holds this finding, or a newer one in its place, or counted it before."""
     if card.earlier is not None and finding.run == card.earlier.last.run != "":
         return True
     same = [known for known in card.findings if known.key == finding.key]
-    return any(k.date > finding.date or (k.run == finding.run != "") for k in same)
+    return any(finding.date < k.date <= today or (k.run == finding.run != "") for k in same)
 
 
-def _summed(earlier: Earlier | None, gone: Sequence[Finding]) -> Earlier | None:
+def _summed(earlier: Earlier | None, gone: Sequence[Finding], today: date) -> Earlier | None:
     """Return the summary with the findings in it that go."""
     if not gone:
         return earlier
@@ -119,7 +138,7 @@ def _summed(earlier: Earlier | None, gone: Sequence[Finding]) -> Earlier | None:
         **counts,
         since=min([f.date for f in gone] + ([] if earlier is None else [earlier.since])),
         best=max(best, key=lambda f: (f.gain or 0.0, f.date), default=None),
-        last=max([*gone, *old], key=lambda f: f.date),
+        last=max([*gone, *old], key=lambda f: _age(f, today)),
     )
 
 
@@ -179,7 +198,7 @@ def _chunks(text: str, sequence: Node) -> list[_Chunk]:
     chunks: list[_Chunk] = []
     for item in sequence.sequence or ():
         start = text.rfind("\n", 0, text.rfind("-", 0, item.place.start)) + 1
-        above = chunks[-1].end if chunks else start  # what is above the first belongs to the list
+        above = chunks[-1].end if chunks else _remarks(text, start)
         chunks.append(_Chunk(above, start, _line_end(text, _content_end(item))))
     return chunks
 
@@ -189,13 +208,24 @@ def _reordered(
 ) -> str:
     indent = text.index("-", chunks[0].start) - chunks[0].start
     known = {id(finding): chunk for finding, chunk in zip(old, chunks, strict=True)}
+    remarks = {f.key: text[chunk.above : chunk.start] for f, chunk in zip(old, chunks, strict=True)}
     parts = [
         _closed(text[known[id(f)].above : known[id(f)].end])
         if id(f) in known
-        else _render([f], indent)
+        else remarks.get(f.key, "") + _render([f], indent)
         for f in wanted
     ]
-    return f"{text[: chunks[0].start]}{''.join(parts)}{text[chunks[-1].end :]}"
+    return f"{text[: chunks[0].above]}{''.join(parts)}{text[chunks[-1].end :]}"
+
+
+def _remarks(text: str, start: int) -> int:
+    """Return where the comments begin that stand directly above the line at `start`."""
+    while start:
+        line = text.rfind("\n", 0, start - 1) + 1
+        if not text[line:start].lstrip().startswith("#"):
+            break
+        start = line
+    return start
 
 
 def _content_end(node: Node) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from knowledge.cards import AnyCard, CookbookCard, FactCard
+from knowledge.cards import AnyCard, CookbookCard, FactCard, Finding
 from knowledge.refine import bounded
 from knowledge.store import card_files, load_card
 from knowledge.yamlfile import Problem, YamlError, read
@@ -23,12 +24,14 @@ def card_schema() -> dict[str, Any]:
     return {**head, **schema}
 
 
-def check(directories: Sequence[Path]) -> list[Problem]:
+def check(directories: Sequence[Path], today: date | None = None) -> list[Problem]:
     """Return everything wrong with the cards below `directories`, in file order.
 
     Beyond the schema: the id is the file's name and unique in its directory, the folder is the
-    card's layer or kind, statements have sources, findings are newest first and do not repeat.
+    card's layer or kind, statements have sources, findings are newest first, do not repeat and have
+    no date after `today` (by default the day in UTC): such a one would never be out of date.
     """
+    today = today or datetime.now(UTC).date()
     problems: list[Problem] = []
     for directory in directories:
         if not directory.is_dir():
@@ -42,6 +45,8 @@ def check(directories: Sequence[Path]) -> list[Problem]:
                 problems += error.problems
                 continue
             problems += _conventions(card, path, seen)
+            if isinstance(card, CookbookCard):
+                problems += _late(card, path, today)
             seen.setdefault(card.id, path)
     return problems
 
@@ -79,6 +84,21 @@ def _source_problems(card: CookbookCard | FactCard, root: Node, path: Path) -> l
         _at(root, "sources", path, f"{source.url!r} is no https address")
         for source in card.sources
         if source.url is not None and not source.url.startswith("https://")
+    ]
+
+
+def _late(card: CookbookCard, path: Path, today: date) -> list[Problem]:
+    """Return a problem for every date of a finding, or of the summary, that lies after today."""
+    if card.earlier is None:
+        told = list[tuple[str, Finding]]()
+    else:
+        told = [("earlier", f) for f in (card.earlier.best, card.earlier.last) if f is not None]
+    hint = "put the day of the run there, or remove the finding; it counts for nothing until then"
+    root = parse(read(path), path)
+    return [
+        _at(root, key, path, f"{finding.date} lies after today, {today}", hint)
+        for key, finding in [*(("findings", f) for f in card.findings), *told]
+        if finding.date > today
     ]
 
 

@@ -12,7 +12,15 @@ from enum import StrEnum
 from math import log, sqrt
 
 from knowledge.cards import CookbookCard, Finding
-from knowledge.ground import ELSEWHERE, Difference, Ground, differences, setting, weight
+from knowledge.ground import (
+    ELSEWHERE,
+    Difference,
+    Ground,
+    differences,
+    setting,
+    usable,
+    weight,
+)
 
 REST_DAYS = 7  # an inconclusive try is not repeated sooner on the same ground: it cost all looks
 OTHER_MODEL = 0.5  # of a finding's weight is kept for another model of the stack
@@ -20,6 +28,18 @@ BETWEEN_SD = 0.1  # of a gain from run to run beyond its interval: runs differ i
 LEAST_PRIOR_SD = 0.1  # a card's range is a guess, however narrow
 ALL_LOOKS = "last_look_reached"  # the reason of such a try; other reasons are the machine's
 _Z95 = 1.96
+ON_TOP_ONLY = "no_gain_on_top_of_others"  # taken out beside others: says nothing without them
+# What was measured too little or lost: these refute a change across releases of fvec and changed
+# code, as long as the share has not grown. Wrong outputs or a failed build may have been mended.
+GAIN_REASONS = {
+    ALL_LOOKS,
+    ON_TOP_ONLY,
+    "below_noise_floor",
+    "boundary_out_of_reach",
+    "gain_not_confirmed",
+    "locally_slower",
+    "slower",
+}
 _DECIDED = {"accepted", "rejected", "inconclusive"}
 
 
@@ -69,7 +89,7 @@ def standing(
     one that measured several changes together. Where no finding is on this ground but some are of
     this stack, traffic and hardware, the change is stale: a hypothesis again, with the reason.
     """
-    tried = [f for f in _alone(card, model) if f.verdict in _DECIDED]
+    tried = [f for f in _alone(card, model, ground) if f.verdict in _DECIDED]
     moved = [(f, _moved(f, ground, card, share)) for f in tried]
     here = [(f, told) for f, told in moved if not told.keys() & ELSEWHERE]
     counting = [f for f, told in here if not told]
@@ -92,9 +112,10 @@ def standing(
 def proven(card: CookbookCard, model: str, ground: Ground) -> Finding | None:
     """Return the acceptance that lets a change be measured again together with others, or None.
 
-    It is the newest that decided on this ground, whatever else was in place then.
+    It is the newest that decided on this ground, whatever else was in place then; of the same
+    code of the model, changed by the same version of fvec.
     """
-    for finding in _alone(card, model):
+    for finding in _alone(card, model, ground):
         left = differences(finding, ground).keys() - {Difference.SETTING}
         if finding.verdict in _DECIDED and not left:
             return finding if finding.verdict == "accepted" else None
@@ -103,9 +124,9 @@ def proven(card: CookbookCard, model: str, ground: Ground) -> Finding | None:
 
 def refused_together(card: CookbookCard, changes: frozenset[str], ground: Ground) -> bool:
     """Whether these changes, as one candidate, were rejected on this ground, and not accepted since."""
-    joint = (f for f in _newest_first(card) if frozenset(f.together) == changes)
+    joint = (f for f in _newest_first(card, ground) if frozenset(f.together) == changes)
     decided = (f for f in joint if f.verdict in {"accepted", "rejected"})
-    newest = next((f for f in decided if not differences(f, ground)), None)
+    newest = next((f for f in decided if not _lasting(f, differences(f, ground))), None)
     return newest is not None and newest.verdict == "rejected"
 
 
@@ -131,7 +152,7 @@ def expected(
     limit = card.gain.best if best is None else best
     prior = 1 / max(LEAST_PRIOR_SD, limit - center) ** 2
     mass, total, count = prior, prior * center, 0
-    for finding in card.findings:
+    for finding in _newest_first(card, ground):
         seen = _gain_of_share(finding)
         if seen is None or finding.together:
             continue
@@ -146,19 +167,20 @@ def expected(
 
 def _gain_of_share(finding: Finding) -> tuple[float, float] | None:
     """Return 1 - 1/speedup of the touched share with its standard deviation, by the delta method."""
-    if not finding.gain or finding.ci is None or not finding.share or finding.ci[0] <= 0:
+    if finding.gain is None or finding.ci is None or finding.share is None:
         return None
     sd = log(finding.ci[1] / finding.ci[0]) / (2 * _Z95) / finding.gain
     return (1 - 1 / finding.gain) / finding.share, sd / finding.share
 
 
-def _newest_first(card: CookbookCard) -> list[Finding]:
-    return sorted(card.findings, key=lambda f: f.date, reverse=True)
+def _newest_first(card: CookbookCard, ground: Ground) -> list[Finding]:
+    found = (f for f in card.findings if usable(f, ground))
+    return sorted(found, key=lambda f: f.date, reverse=True)
 
 
-def _alone(card: CookbookCard, model: str) -> list[Finding]:
+def _alone(card: CookbookCard, model: str, ground: Ground) -> list[Finding]:
     """Return the findings of one change on one model, newest first."""
-    return [f for f in _newest_first(card) if f.model in {"", model} and not f.together]
+    return [f for f in _newest_first(card, ground) if f.model in {"", model} and not f.together]
 
 
 def _moved(
@@ -168,13 +190,23 @@ def _moved(
 
     A rewrite saves its share of the time and no more: what was too little then is too little
     beside other accepted changes too, while the share has not grown. What a configuration does
-    depends on where the bottleneck is, hence on what else was accepted.
+    depends on where the bottleneck is, hence on what else was accepted; so does what was taken
+    out beside others, whatever it is.
     """
-    found = differences(finding, ground, share)
+    found = _lasting(finding, differences(finding, ground, share))
+    everywhere = card.change_class != "config" and finding.reason != ON_TOP_ONLY
     if finding.verdict == "accepted":
         found.pop(Difference.SHARE, None)
-    elif card.change_class != "config" and None not in (share, finding.share):
+    elif everywhere and None not in (share, finding.share):
         found.pop(Difference.SETTING, None)
+    return found
+
+
+def _lasting(finding: Finding, found: dict[Difference, str]) -> dict[Difference, str]:
+    """Return the differences without those of the code, for a verdict that outlasts them."""
+    if finding.verdict == "accepted" or finding.reason in GAIN_REASONS:
+        outlasted = {Difference.RELEASE, Difference.CODE}
+        return {name: told for name, told in found.items() if name not in outlasted}
     return found
 
 

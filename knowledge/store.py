@@ -10,7 +10,6 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 
 from knowledge.cards import AnyCard, CookbookCard, FactCard
-from knowledge.refine import bounded
 from knowledge.yamlfile import Problem, YamlError, load
 
 _ADAPTER: TypeAdapter[CookbookCard | FactCard] = TypeAdapter(AnyCard)
@@ -53,9 +52,9 @@ def builtin_directory() -> Path:
 def load_cards(*directories: Path) -> Cards:
     """Return the cards of all `directories`; a later one refines an earlier one of the same id.
 
-    The later card's text counts and the findings of both are kept, newest first; it may not
-    loosen the change class. A directory that does not exist holds no cards. Raises one YamlError
-    with the problems of all files.
+    The later card counts, text and findings: it is a copy of the earlier one, and what a reviewer
+    removed from it does not come back. It may not loosen the change class. A directory that does
+    not exist holds no cards. Raises one YamlError with the problems of all files.
     """
     problems: list[Problem] = []
     cards: dict[str, CookbookCard | FactCard] = {}
@@ -66,7 +65,8 @@ def load_cards(*directories: Path) -> Cards:
             try:
                 card = load_card(path)
                 _claim(card.id, path, here)
-                cards[card.id] = _refined(cards.get(card.id), card, path)
+                _check_refinement(cards.get(card.id), card, path)
+                cards[card.id] = card
                 paths[card.id] = path
             except YamlError as error:
                 problems += error.problems
@@ -93,12 +93,12 @@ def _claim(card_id: str, path: Path, here: dict[str, Path]) -> None:
     here[card_id] = path
 
 
-def _refined(
+def _check_refinement(
     old: CookbookCard | FactCard | None, new: CookbookCard | FactCard, path: Path
-) -> CookbookCard | FactCard:
-    """Return `new` with the findings of both; it may tighten the gate of `old`, never loosen it."""
+) -> None:
+    """Raise YamlError unless `new` is `old` refined: it may tighten the gate, never loosen it."""
     if old is None or (isinstance(old, FactCard) and isinstance(new, FactCard)):
-        return new
+        return
     if not (isinstance(old, CookbookCard) and isinstance(new, CookbookCard)):
         raise YamlError(path, None, None, f"refines {old.id!r}, a card of another kind")
     if new.layer != old.layer:
@@ -106,8 +106,6 @@ def _refined(
     if new.change_class not in _AT_LEAST_AS_STRICT[old.change_class]:
         message = f"change_class: {new.change_class} is looser than the card's {old.change_class}"
         raise YamlError(path, None, None, message, "give the card an id of its own")
-    findings = bounded([*new.findings, *old.findings])
-    return new.model_copy(update={"findings": findings, "earlier": new.earlier or old.earlier})
 
 
 def _family(cards: Iterable[CookbookCard | FactCard], kind: type[_Card]) -> tuple[_Card, ...]:

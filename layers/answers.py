@@ -29,6 +29,7 @@ from layers.evidence import (
 
 HotspotRow = tuple[str, str, str, int, float, bool]  # the fields of a Hotspot, in order
 STARTED, RESUMED, FINISHED = "run_started", "resumed", "run_finished"
+GOES_ON = ("continue", "accept")  # of a look: the trial is not over
 MEASURED = ("block", "look")  # they count once the answer that they led to is there
 
 
@@ -130,6 +131,7 @@ class Budget(Record):
 
     left: bool
     spent_s: float
+    cut: int = Field(default=0, ge=0)  # attempts that a kill had cut after a look, by then
 
 
 class CommitIntent(Record):
@@ -147,6 +149,15 @@ class CommitAnswer(Record):
     branch: str
     commit: str
     patch: str
+
+
+class CommitRefused(Record):
+    """`candidate_refused`: the edit, or its branch, was refused; nothing was made."""
+
+    n: int
+    branch: str
+    message: str
+    hint: str | None
 
 
 class TakenOut(Record):
@@ -194,6 +205,7 @@ ANSWERS: Mapping[str, type[Record] | None] = {  # None: plain text, or lines of 
     "budget": Budget,
     "candidate_intended": CommitIntent,
     "candidate": CommitAnswer,
+    "candidate_refused": CommitRefused,
     "iteration": Iteration,
     "not_tried": None,
     "on_top": OnTop,

@@ -6,6 +6,7 @@ never compares outputs and never decides: those belong to `layers.verify`.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,8 +103,10 @@ class Hypothesis:
 
     @property
     def branch(self) -> str:
-        """Name of the branch that carries it out."""
+        """Name of the branch that carries it out; no two models share one."""
         model = re.sub(r"[^A-Za-z0-9_-]+", "-", self.model)  # not all that git refuses
+        if model != self.model:
+            model += f"-{hashlib.sha256(self.model.encode()).hexdigest()[:8]}"
         return f"fvec/{self.layer}/{self.card}-{model}"
 
     @property
@@ -160,6 +163,8 @@ class Ground:
     versions: Mapping[str, str] = field(default_factory=dict)
     workload: str = ""  # fingerprint of model and traffic shape
     run: str = ""
+    fvec: str = ""  # version of the bot
+    code: Mapping[str, str] = field(default_factory=dict)  # digest by model, at `commit`
 
 
 class Layer(Protocol):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from layers import combination, git
 from layers.answers import CommitAnswer, TakenOut
-from layers.base import Candidate
+from layers.base import Candidate, StackView
 from layers.combination import Chain
-from layers.errors import InvalidInput, RunStopped, ToolFailed
-from layers.evidence import OnTop
+from layers.errors import FvecError, InvalidInput, RunStopped, ToolFailed
+from layers.evidence import Iteration, Moved, OnTop, Verdict
 from layers.instruments import Instruments
 from layers.journal import Journal
 from layers.resume import Earlier
@@ -87,7 +87,54 @@ class Chains:
             self.judged[n], base_commit=shorter.end.commit, commit=end.commit, worktree=end.root
         )
         again = self.instruments.remeasure(candidate, shorter.end, end, n)
-        return combination.answer(n, chain, again)
+        found = combination.answer(n, chain, again)
+        return self._held(found, shorter, chain) if found.verdict == "dropped" else found
+
+    def _held(self, found: OnTop, shorter: Chain, chain: Chain) -> OnTop:
+        """Hold each change that would move to its class where it would stand; else none moves."""
+        later = [
+            (m, candidate)
+            for m, candidate in shorter.candidates.items()
+            if candidate.commit != chain.candidates[m].commit
+        ]
+        moved: list[Moved] = []
+        made: list[StackView] = []
+        try:
+            for m, candidate in later:
+                if not made:
+                    made.append(self._seen(candidate.base_commit))
+                    self.instruments.build(made[0])
+                last = candidate.commit == shorter.end.commit
+                view = shorter.end if last else self._seen(candidate.commit)
+                made.append(view)
+                at = replace(candidate, worktree=view.root)
+                again = self.instruments.recheck(at, made[-2], m)
+                moved.append(self._moved(at, again, m))
+                if again.verdict is not Verdict.ACCEPTED:
+                    return _kept(found, moved, again)
+        except RunStopped:
+            raise
+        except FvecError:
+            return found.model_copy(update={"verdict": "not_measured", "reason": "tool_failed"})
+        finally:
+            for view in made:
+                if view.root != shorter.end.root:
+                    self.instruments.stack.remove_worktree(view.root)
+        return found.model_copy(update={"moved": moved})
+
+    def _moved(self, candidate: Candidate, again: Iteration, m: int) -> Moved:
+        return Moved(
+            n=m,
+            commit=candidate.commit,
+            base_commit=candidate.base_commit,
+            measured_commit=self.judged[m].commit,
+            gates=again.gates,
+            outputs_compared=again.outputs_compared,
+        )
+
+    def _seen(self, commit: str) -> StackView:
+        worktree = self.instruments.stack.worktree(commit, self._worktrees)
+        return self.instruments.seen(worktree)
 
     def _recorded(self, n: int) -> OnTop | None:
         recorded = self.earlier.take("on_top", OnTop)
@@ -102,3 +149,12 @@ class Chains:
     @property
     def _worktrees(self) -> Path:
         return self.instruments.out / "worktrees"
+
+
+def _kept(found: OnTop, moved: list[Moved], again: Iteration) -> OnTop:
+    """Return the answer where a later change does not pass its gate without this one."""
+    if again.verdict is Verdict.REJECTED:
+        told = {"verdict": "not_separable", "reason": "later_change_fails_without_it"}
+    else:
+        told = {"verdict": "not_measured", "reason": again.reason}
+    return found.model_copy(update={**told, "moved": moved})

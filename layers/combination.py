@@ -5,8 +5,8 @@ taken what it gained: a cache makes a faster look-up idle. Here each is measured
 whole stack against the same stack without it. One that no longer pays is taken out, and what is
 left is measured again. Nothing new is let in, so this spends nothing of the run's false accepts.
 
-What stays was judged for correctness in a stack that may have held a change taken out later; the
-stacks with and without that change were compared here, answer by answer, by the rule of its class.
+What stays is committed anew where an earlier change is taken out, and each such commit has to pass
+its own correctness gate there, against the commit that it stands on; else nothing is taken out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from layers.base import Candidate, StackView
-from layers.evidence import Iteration, Look, OnTop, Verdict, changes_of
+from layers.evidence import Iteration, Look, Moved, OnTop, Verdict, changes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +77,16 @@ def combine(stations: Combining, chain: Chain, judged: Sequence[Iteration]) -> C
 def answer(n: int, chain: Chain, again: Iteration) -> OnTop:
     """Return what a new measurement says about a candidate on top of the others.
 
-    Only looks decide that it no longer pays: a tool that broke, or a stack that answers otherwise
-    without the change, does not.
+    Only a look that rejects it says that it no longer pays: one that cannot tell does not, nor
+    does a tool that broke, or a stack that answers otherwise without the change.
     """
     last: Look | None = again.looks[-1] if again.looks else None
+    if again.verdict is Verdict.FAILED:  # whatever was measured before it
+        return _plain(n, chain, "not_measured", again.reason)
     if last is None or (last.decision != "accept" and again.reason != last.reason):
         differs = again.verdict is Verdict.REJECTED
         return _plain(n, chain, "not_separable" if differs else "not_measured", again.reason)
-    verdict = "pays" if last.decision == "accept" else "dropped"
+    verdict = {"accept": "pays", "reject": "dropped"}.get(last.decision, "inconclusive")
     return _plain(n, chain, verdict, last.reason).model_copy(update={"look": last})
 
 
@@ -102,22 +104,47 @@ def settled(iterations: Sequence[Iteration], on_top: Sequence[OnTop]) -> list[It
     ]
 
 
-def moved(iteration: Iteration, candidate: Candidate) -> Iteration:
-    """Return the iteration of a candidate as it is in the chain now, with what a reviewer should know."""
+def check_of(candidate: Candidate, on_top: Sequence[OnTop]) -> Moved | None:
+    """Return what held a candidate to its class where it was committed anew, None where it was not."""
+    every = (moved for found in reversed(on_top) for moved in found.moved)
+    return next((moved for moved in every if moved.commit == candidate.commit), None)
+
+
+def published(iteration: Iteration, candidate: Candidate, on_top: Sequence[OnTop]) -> Iteration:
+    """Return the iteration of a candidate as it is in the chain now, with what a reviewer should know.
+
+    Raises RuntimeError for one that was committed anew and not checked there.
+    """
+    said = [found for found in on_top if found.n == iteration.n]
+    if said and said[-1].verdict == "inconclusive":
+        told = (
+            "measured on top of the other accepted changes, it could not be told whether it still "
+            "pays; it is here for what it gained on top of those accepted before it"
+        )
+        iteration = iteration.model_copy(update={"warnings": [*iteration.warnings, told]})
     if iteration.commit == candidate.commit:
         return iteration
-    patch = candidate.patch.encode("utf-8", "surrogateescape")
-    told = (
-        "it was judged on top of a change that was taken out afterwards, because that one no "
-        "longer paid; the stacks with and without that one gave the same answers"
-    )
+    check = check_of(candidate, on_top)
+    if check is None:
+        raise RuntimeError(f"candidate {iteration.n} was moved and not checked")
     return iteration.model_copy(
         update={
             "commit": candidate.commit,
             "base_commit": candidate.base_commit,
-            "patch_sha256": hashlib.sha256(patch).hexdigest(),
-            "warnings": [*iteration.warnings, told],
+            "patch_sha256": hashlib.sha256(
+                candidate.patch.encode("utf-8", "surrogateescape")
+            ).hexdigest(),
+            "warnings": [*iteration.warnings, _moved_words(check)],
         }
+    )
+
+
+def _moved_words(check: Moved) -> str:
+    return (
+        "it was judged on top of a change that was taken out afterwards, because that one no "
+        f"longer paid: the gain was measured at commit {check.measured_commit[:12]}, and this one "
+        "was built and held to its class again on the commit that it stands on now "
+        f"({check.outputs_compared} answers compared)"
     )
 
 

@@ -25,7 +25,7 @@ def hardware(
     `sandbox` says what code under judgement runs in; `server_cpus` and `generator_cpus` are the CPU numbers that a run pinned them to.
     """
     return Environment(
-        cpu=_processor(),
+        cpu=processor(),
         cores=psutil.cpu_count() or 1,
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         kernel=f"{platform.system()} {platform.release()}",
@@ -38,7 +38,7 @@ def hardware(
     )
 
 
-def _processor() -> str:
+def processor() -> str:
     """Return the processor's name as Linux gives it, else its architecture."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text("utf-8", "replace").splitlines() if cpuinfo.exists() else []

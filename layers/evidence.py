@@ -268,18 +268,31 @@ def changes_of(iteration: Iteration) -> list[str]:
     ]
 
 
+class Moved(Record):
+    """An accepted change as it would stand without an earlier one, held to its class there."""
+
+    n: int
+    commit: str  # the change there
+    base_commit: str
+    measured_commit: str  # the change as it was accepted: the gain was measured at this one
+    gates: list[Gate]  # paths and correctness of `commit` against `base_commit`
+    outputs_compared: int
+
+
 class OnTop(Record):
     """An accepted change, measured again on top of all the others that were accepted.
 
-    `pays`: the looks accept it again; `dropped`: they do not, and it is taken out of the stack;
-    `not_separable`: the others build on it; `not_measured`: no time, or a tool broke.
+    `pays`: the looks accept it again; `dropped`: they reject it, and it is taken out of the stack;
+    `inconclusive`: they cannot tell, and it stays for what it was accepted for; `not_separable`:
+    the others build on it, or answer otherwise without it; `not_measured`: no time, or a tool broke.
     """
 
     n: int
-    verdict: Literal["pays", "dropped", "not_separable", "not_measured"]
+    verdict: Literal["pays", "dropped", "inconclusive", "not_separable", "not_measured"]
     reason: str
     others: list[int]  # the accepted changes that it was measured on top of
     look: Look | None = None  # the last one: the stack against the same stack without the change
+    moved: list[Moved] = Field(default_factory=list)  # later ones, without it; one may have failed
 
 
 class Environment(Record):
@@ -398,6 +411,7 @@ class EvidenceFile(Record):
     iteration: Iteration
     others: list[Iteration]  # what else the run tried, verdicts only matter
     on_top: OnTop | None = None  # the same change on top of all others that the run accepted
+    moved: Moved | None = None  # where it was committed anew after the gain was measured
     blocks: list[Block]
     reproduce: list[str]  # argv of the command that measures again
 

@@ -131,7 +131,8 @@ def commit_edit(worktree: Path, edit: Edit) -> tuple[str, str]:
 def pick(worktree: Path, commit: str) -> str | None:
     """Commit the change of `commit` on top of a clean worktree; None where it does not fit there.
 
-    The message is kept and the dates are the base commit's, so that the same change on the same
+    It fits where the same lines go and come: a merge that git finds clean may take or leave some,
+    above all by a driver that the repository's own `.gitattributes` names. The message is kept and the dates are the base commit's, so that the same change on the same
     base is the same commit.
     """
     try:
@@ -149,7 +150,18 @@ def pick(worktree: Path, commit: str) -> str | None:
         *("--reuse-message", commit, "--reset-author"),
         env={"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date},
     )
+    if _changed_lines(worktree, "HEAD") != _changed_lines(worktree, commit):
+        git(worktree, "reset", "--hard", "--quiet", "HEAD^")
+        return None
     return resolve(worktree, "HEAD")
+
+
+def _changed_lines(root: Path, commit: str) -> list[str]:
+    """Return what a commit takes out and puts in, file by file, wherever in the file that is."""
+    options = ("--unified=0", "--inter-hunk-context=0", "--binary", "--no-renames", "--no-color")
+    plain = ("--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/")
+    told = git(root, "diff", *options, *plain, f"{commit}^", commit, "--")
+    return [line for line in told.split("\n") if not line.startswith(("@@ ", "index "))]
 
 
 def patch_between(root: Path, base: str, commit: str) -> str:

@@ -102,6 +102,9 @@ class Instruments(Protocol):
     ) -> Iteration:
         """Measure an accepted change again: `end`, which has it, against `without`."""
 
+    def recheck(self, candidate: Candidate, base: StackView, n: int) -> Iteration:
+        """Hold an accepted change to its class again, on another base; measure no gain."""
+
     def total(self, end: StackView) -> TotalAnswer:
         """Measure `end` against the unmodified stack. Raises FvecError where it cannot."""
 
@@ -243,6 +246,12 @@ class Live:
         if self.verifier is None:
             raise RuntimeError("remeasure before calibrate")
         return self.verifier.remeasure(candidate, without, end, n)
+
+    def recheck(self, candidate: Candidate, base: StackView, n: int) -> Iteration:
+        """Hold an accepted change to its class again, on another base; measure no gain."""
+        if self.verifier is None:
+            raise RuntimeError("recheck before calibrate")
+        return self.verifier.verify(candidate, None, base, n)
 
     def total(self, end: StackView) -> TotalAnswer:
         """Measure `end` against the unmodified stack. Raises FvecError where it cannot."""

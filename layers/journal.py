@@ -87,7 +87,7 @@ class Journal:
         lines = path.read_bytes().split(b"\n")
         self._sum = json.loads(lines[len(entries) - 1])["sum"] if entries else ""
         try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
             whole = b"".join(line + b"\n" for line in lines[: len(entries)])
             if len(whole) > path.stat().st_size:  # whole but for its line break
                 _write_all(self._fd, b"\n")

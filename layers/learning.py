@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 import knowledge.ground
 from knowledge import yamlfile
 from knowledge.cards import CookbookCard, Finding
-from knowledge.ground import split_change, weight
+from knowledge.ground import split_change, usable, weight
 from knowledge.refine import merge_findings
 from knowledge.standing import (
     Standing,
@@ -62,7 +63,7 @@ def knowledge_folders(stack: Stack, out: Path) -> list[Path]:
 def _folders_at(stack: Stack, out: Path, tip: str | None) -> list[Path]:
     folders = [stack.root / stack.manifest.knowledge]
     if tip is not None:
-        worktree = stack.worktree(tip, out / "worktrees")
+        worktree = _branch_worktree(stack, tip, out / "worktrees")
         folders.append(worktree / stack.manifest.knowledge)
     return folders
 
@@ -95,7 +96,8 @@ def weigh(
     The expected gain becomes that of card and findings together, within the card's range. A
     hypothesis is answered that was refuted on this ground, or inconclusive there lately. Changes
     that were accepted there may be measured together: of one class that is no approximation, two
-    or more, what each was accepted on top of being in place or among them.
+    or more, what each was accepted on top of being in place or among them, the code of its model
+    and the version of fvec being those of its proof.
     """
     here = _ground(ground, on_top)
     cards = {card.id: card for card in known.cookbook}
@@ -120,6 +122,8 @@ def _ground(ground: Ground, on_top: Sequence[str]) -> knowledge.ground.Ground:
         versions=ground.versions,
         today=ground.date,
         on_top=frozenset(on_top),
+        fvec=ground.fvec,
+        code=ground.code,
     )
 
 
@@ -176,14 +180,15 @@ def _together(
 def past(known: Cards, ground: Ground) -> list[Past]:
     """Return what the findings say about each layer, for sampling, weighted by age and ground.
 
-    Findings of several changes together say nothing about one layer and are left out.
+    Findings of several changes together say nothing about one layer and are left out, as are those
+    with a date after today.
     """
     here = _ground(ground, ())
     return [
         Past(LayerName(card.layer), Verdict(finding.verdict), weight(finding, here))
         for card in known.cookbook
         for finding in card.findings
-        if not finding.together
+        if not finding.together and usable(finding, here)
     ]
 
 
@@ -214,7 +219,7 @@ def refine(
     already is not committed again. Raises InvalidInput when the branch was never the bot's.
     """
     tip = _unmerged_tip(stack)
-    worktree = stack.worktree(tip or stack.commit, out / "worktrees")
+    worktree = _branch_worktree(stack, tip or stack.commit, out / "worktrees")
     by_id = {card.id: card for card in known.cookbook}
     told = {card_id: f for card_id, f in sorted(found.items()) if card_id in by_id}
     files, problems, places = dict[str, bytes](), list[str](), list[str]()
@@ -245,7 +250,8 @@ def _refined(
     own = _own_file(folder, card.id)
     source = own or known.path_of(card.id)
     place = own or folder / "cookbook" / card.layer / f"{card.id}.yaml"
-    text = merge_findings(yamlfile.read(source), found, source)
+    today = max([datetime.now(UTC).date(), *(finding.date for finding in found)])
+    text = merge_findings(yamlfile.read(source), found, source, today)
     return str(place.relative_to(worktree)), text.encode()
 
 
@@ -305,6 +311,19 @@ def tip_of(stack: Stack, branch: str) -> str | None:
         return None
 
 
+def _branch_worktree(stack: Stack, tip: str, under: Path) -> Path:
+    """Check out the knowledge branch; cards that only the stack changed since are the stack's."""
+    worktree, parted = stack.worktree(tip, under), _parted(stack, tip)
+    if parted is not None:
+        ours = _changed(stack, parted, tip)
+        newer = [name for name in _changed(stack, parted, stack.commit) if name not in ours]
+        newer = [n for n in newer if PurePosixPath(n).is_relative_to(stack.manifest.knowledge)]
+        if newer:
+            source = f"--source={stack.commit}"
+            git.git(worktree, "--literal-pathspecs", "restore", "--worktree", source, "--", *newer)
+    return worktree
+
+
 def _unmerged_tip(stack: Stack) -> str | None:
     """Return the branch's commit, None without one or once the stack has all of it.
 
@@ -319,12 +338,24 @@ def _unmerged_tip(stack: Stack) -> str | None:
 
 def _squashed(stack: Stack, tip: str) -> bool:
     """Whether the stack took over the content of every file that the branch changed."""
+    parted = _parted(stack, tip)
+    return parted is not None and all(
+        _had(stack, parted, tip, name) for name in _changed(stack, parted, tip)
+    )
+
+
+def _parted(stack: Stack, tip: str) -> str | None:
+    """Return the last commit that the stack and the branch have in common, None without one."""
     try:
-        parted = git.git(stack.root, "merge-base", stack.commit, tip).strip()
-    except ToolFailed:  # the two have no commit in common
-        return False
-    changed = git.git(stack.root, "diff", "-z", "--name-only", "--no-renames", parted, tip)
-    return all(_had(stack, parted, tip, name) for name in changed.split("\0") if name)
+        return git.git(stack.root, "merge-base", stack.commit, tip).strip()
+    except ToolFailed:
+        return None
+
+
+def _changed(stack: Stack, parted: str, commit: str) -> list[str]:
+    """Return the paths of the files that differ between two commits."""
+    names = git.git(stack.root, "diff", "-z", "--name-only", "--no-renames", parted, commit)
+    return [name for name in names.split("\0") if name]
 
 
 def _had(stack: Stack, parted: str, tip: str, name: str) -> bool:

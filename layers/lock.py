@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,9 +19,10 @@ from typing import TextIO
 from layers import git
 from layers.errors import FvecError, InvalidInput, Location, ToolFailed
 from layers.journal import utc_now
-from layers.results_folder import MARKER, in_use
+from layers.results_folder import abandoned
 
 LOCK_FILE = "fvec.lock"
+_OURS = re.compile(r"[0-9a-f]{12}-[1-9][0-9]*")  # as `layers.stack` names worktrees
 
 
 @contextmanager
@@ -92,16 +94,21 @@ def _say(file: TextIO, holder: dict[str, object] | None) -> None:
 def remove_orphans(root: Path) -> None:
     """Remove worktrees that killed commands of ours left: in a results folder that nobody uses.
 
+    A person's stay: those on a branch, under another name, or in a folder that git tracks.
     Branches stay, for the run that made them may be resumed.
     """
-    listed = git.git(root, "worktree", "list", "--porcelain", "-z").split("\0")
-    for line in listed:
-        kind, _, name = line.partition(" ")
-        worktree = Path(name)
-        out = worktree.parent.parent
-        ours = kind == "worktree" and worktree.parent.name == "worktrees"
-        if ours and (out / MARKER).is_file() and not in_use(out):
+    for worktree in _detached(root):
+        named = worktree.parent.name == "worktrees" and _OURS.fullmatch(worktree.name)
+        if named and abandoned(worktree.parent.parent):
             with suppress(ToolFailed):  # it is prevented from being used again, that is all
                 git.git(root, "worktree", "remove", "--force", "--force", str(worktree))
     with suppress(ToolFailed):
         git.git(root, "worktree", "prune")
+
+
+def _detached(root: Path) -> Iterator[Path]:
+    """Yield the repository's worktrees that are on no branch."""
+    for record in git.git(root, "worktree", "list", "--porcelain", "-z").split("\0\0"):
+        first, *attributes = record.split("\0")
+        if "detached" in attributes:
+            yield Path(first.removeprefix("worktree "))

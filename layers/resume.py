@@ -8,16 +8,21 @@ first station without one is where the killed process was; from there on everyth
 What is restarted. Answers are whole or not there. Calibration, a profile, the total: measured
 afresh. A trial without a verdict: the same commit is judged anew, from its first launch; the
 blocks and looks of the cut attempt stay in the journal and count nowhere. A verdict that is there
-is never judged again. For the rate of false accepts this means: when the time of the kill does not
+is never judged again; a look that ends a trial is told in the verdict's own entry and nowhere
+before it, so that no look that was written down is taken a second time. For the rate of false accepts this means: when the time of the kill does not
 depend on what was measured, a cut attempt has added to it at most what its looks had spent by
 then, and a look that accepted adds nothing, because the new attempt has to accept too. What the
 others spend is small (O'Brien-Fleming boundaries: under a tenth of the candidate's share before
 the last look) and is paid for: a trial that was cut after a look counts as one more of the
-candidates that the run is allowed, so that the run may try one fewer.
+candidates that the run is allowed, so that the run may try one fewer. That is known as soon as
+the run goes on, and every answer about the budget says how many were counted, so that whatever is
+killed later, the run stops at the same candidate. Looks at accepted changes on top of one another
+let nothing new in, and cost nothing.
 
 Side effects. A branch, a pull request, a card edit is announced in the journal before it happens
 and noted after it. On resume a noted one is not repeated; an announced one is completed: the same
-edit of the same base is the same commit, a pull request is found by its branch and left alone
+edit of the same base is the same commit. A refusal is noted too, and stands: a branch that was
+not the bot's when it was asked for is not asked for again. A pull request is found by its branch and left alone
 when nothing in it differs, and a commit that refined the cards names its run. The cards are read
 as they were when the run began, not with what it has learned since.
 
@@ -49,7 +54,9 @@ from layers.answers import (
     RESUMED,
     STARTED,
     Basis,
+    CommitAnswer,
     CommitIntent,
+    CommitRefused,
     Head,
     TakenOut,
 )
@@ -62,6 +69,7 @@ from layers.session import RunOptions
 from layers.stack import Stack
 
 _R = TypeVar("_R", bound=Record)
+_OfBranch = TypeVar("_OfBranch", CommitAnswer, CommitRefused)
 _ENGINE_PREFIX = "fvec:"  # of the names of our own code among an evaluator's files
 
 
@@ -93,6 +101,18 @@ class Earlier:
             raise TypeError(f"{kind} is not a {model.__name__}")
         return found
 
+    def peek(self, kind: str, model: type[_R]) -> _R | None:
+        """Return the next recorded answer of a kind without taking it."""
+        found = next(iter(self._queues[kind]), None)
+        return found if isinstance(found, model) else None
+
+    def take_of(self, kind: str, model: type[_OfBranch], n: int, branch: str) -> _OfBranch | None:
+        """Return the next recorded answer of a kind if it is about this candidate and branch."""
+        found = self.peek(kind, model)
+        if found is None or (found.n, found.branch) != (n, branch):
+            return None
+        return self.take(kind, model)
+
     def take_text(self, kind: str) -> object:
         """Return the next recorded line, or list of lines, of a kind; None once all were given."""
         return self._next(kind)
@@ -113,6 +133,11 @@ class Earlier:
         """Return all recorded intents to commit that were not given yet."""
         queue = self._queues["candidate_intended"]
         return [found for found in queue if isinstance(found, CommitIntent)]
+
+    def refused(self) -> set[tuple[int, str]]:
+        """Return number and branch of what was refused, as far as it was not given yet."""
+        queue = self._queues["candidate_refused"]
+        return {(found.n, found.branch) for found in queue if isinstance(found, CommitRefused)}
 
     def moved(self, branch: str) -> set[str]:
         """Return where a branch went when changes before it were taken out."""
@@ -172,11 +197,44 @@ def check(earlier: Earlier, recorded: Head, now: Head, stack: Stack) -> None:
     _check_branches(earlier, stack)
 
 
+def head_of(entries: Sequence[Entry]) -> Head | None:
+    """Return the head of a journal, None where it is not of this version."""
+    try:
+        return Head.model_validate(entries[0].data)
+    except ValidationError:
+        return None
+
+
+def since(recorded: Head, stack: Stack, options: RunOptions, known: Cards, cpu: str) -> list[str]:
+    """Say what a new run on the stack would not have in common with a recorded one.
+
+    Nothing is built for it: what the commit holds is known by the commit.
+    """
+    was, found = recorded.stack, recorded.basis
+    old = _begun(was.commit, was.name, recorded.seed, recorded.environment.cpu, found)
+    now = basis(stack, stack.root, options, known)
+    new = _begun(stack.commit, stack.name, options.seed, cpu, now)
+    return [f"{n} was {_short(a)} and is {_short(b)}" for n, a, b in _differences(old, new)]
+
+
+def _begun(commit: str, name: str, seed: int, cpu: str, found: Basis) -> dict[str, Any]:
+    """Return what a run is known by before anything is built, by a name for people."""
+    engine = f"fvec, {ENGINE.name}/"
+    known: dict[str, Any] = {"commit": commit, "stack.name": name, "seed": seed}
+    known |= {"environment.cpu": cpu, "fvec": found.fvec}
+    known |= {f"option {option}": value for option, value in found.options.items()}
+    known[f"content of {engine}"] = found.evaluator.get(engine)
+    return known | {"the cards' content": found.cards}
+
+
 def _check_branches(earlier: Earlier, stack: Stack) -> None:
     """Refuse where somebody moved a branch that this run made, or was about to make."""
-    verdicts = {iteration.n: iteration for iteration in earlier.iterations()}
+    verdicts = {(judged.n, judged.branch): judged for judged in earlier.iterations()}
+    refused = earlier.refused()
     for intent in earlier.intents():
-        judged = verdicts.get(intent.n)
+        if (intent.n, intent.branch) in refused:
+            continue  # never this run's
+        judged = verdicts.get((intent.n, intent.branch))
         if judged is not None and judged.verdict is not Verdict.ACCEPTED:
             continue  # it was, or will be, put back; a branch that somebody made since stays
         tip = tip_of(stack, intent.branch)
@@ -227,7 +285,10 @@ def refined_since(stack: Stack, branch: str, before: str | None, run_id: str) ->
 
 
 def _cut(entries: Sequence[Entry]) -> Iterator[int]:
-    """Yield the number of a candidate for every attempt at it that was cut after a look."""
+    """Yield the number of a candidate for every attempt at it that was cut after a look.
+
+    The newest one may have been cut by what ended the last process, which no entry tells.
+    """
     n, inside, looked = 0, False, False
     for entry in entries:
         if entry.kind == "candidate":
@@ -240,6 +301,8 @@ def _cut(entries: Sequence[Entry]) -> Iterator[int]:
             looked = False
         elif entry.kind == "iteration":
             inside = looked = False
+    if looked:
+        yield n
 
 
 def _lives_s(entries: Sequence[Entry]) -> Iterator[float]:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import errno
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from layers import instruments, learning, lock, report, results_folder, total
+from layers import (
+    environment_record,
+    instruments,
+    learning,
+    lock,
+    report,
+    results_folder,
+    resume,
+    total,
+)
+from layers.answers import GOES_ON
 from layers.base import Hypothesis, Layer, LayerName
 from layers.calibrate import calibrate
 from layers.errors import InvalidInput, Missing, RunStopped, ToolFailed
@@ -24,12 +35,13 @@ from layers.evidence import (
     RunReport,
 )
 from layers.instruments import Opener
-from layers.journal import JOURNAL_FILE, Journal
+from layers.journal import JOURNAL_FILE, Entry, Journal
 from layers.manifest import MANIFEST_PATH, Manifest
 from layers.measure import stats
 from layers.registry import LAYERS
 from layers.sampling import rank
 from layers.session import RunOptions, open_session, profile_record, settled
+from layers.stack import Stack
 from layers.stations import Course
 from layers.trial import hypothesis_record
 
@@ -48,23 +60,29 @@ def run(
     """Run the loop on the stack at `path` up to its pull requests; return the report.
 
     With `options.resume` it goes on with the unfinished run in `options.out`, and begins a new one
-    where there is none; of a finished one it returns the report. `opener` sets up what measures:
-    real servers by default.
+    where there is none. Of a finished one it returns the report, where that is what a new one
+    would begin with; else a new one begins. `opener` sets up what measures: real servers by
+    default.
 
     Raises InvalidInput, Missing, Inconclusive or ToolFailed; the repository is then as it was, but
     for branches of candidates that were accepted before.
     """
     started = time.monotonic()
     if options.resume and (done := results_folder.finished(options.out)):
-        with lock.repository(path, options.out):  # removes what its last process left
+        differing = _since_finished(path, options, done)
+        if not differing:
+            events.note(f"the run in {options.out} finished earlier, {done[-1].at}: nothing to do")
             return report.fold(done)
+        events.note(f"the run in {options.out} finished earlier, and {differing}: a new one begins")
+        options = replace(options, resume=False)
     opened: list[Journal] = []  # once the stack is known to be good: bad input leaves no trace
 
     def on_block(block: Block) -> None:
         opened[0].append("block", block)
 
     def on_look(look: Look) -> None:
-        opened[0].append("look", look)
+        if look.decision in GOES_ON:  # else the verdict has it: see `layers.resume`
+            opened[0].append("look", look)
 
     open_instruments = opener or instruments.open_live
     with (
@@ -83,6 +101,36 @@ def run(
             raise
         finally:
             journal.close()
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """A stack that is only looked at: what reading its cards needs."""
+
+    stack: Stack
+    out: Path
+
+
+def _since_finished(path: Path, options: RunOptions, done: Sequence[Entry]) -> str:
+    """Say what a new run would not have in common with a finished one; empty for nothing.
+
+    Raises InvalidInput for a stack that cannot be opened, or cards that cannot be read.
+    """
+    head = resume.head_of(done)
+    if head is None:
+        return "is of another version of fvec"
+    with (
+        lock.repository(path, options.out),  # removes what its last process left
+        Stack.open(path) as stack,
+        tempfile.TemporaryDirectory(prefix="fvec-cards-") as folder,
+    ):
+        try:
+            looked = _Looked(stack, Path(folder))
+            known = learning.cards(looked, options.cookbook, head.knowledge_tip)
+        except ToolFailed as error:
+            return f"its cards are gone: {error.message}"
+        cpu = environment_record.processor()
+        return "; ".join(resume.since(head, stack, options, known, cpu))
 
 
 def _without_trace(error: BaseException, journal: Journal) -> bool:

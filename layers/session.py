@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,8 @@ class Session:
             versions=versions,
             workload=self.traffic.digest[:12],
             run=self.run_id,
+            fvec=metadata.version("fvec"),
+            code=self.stack.code(),
         )
 
     def profile(self, view: StackView, name: str) -> Profile:

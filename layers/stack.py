@@ -6,7 +6,10 @@ removed at the end; what stays are the branches of committed edits.
 
 from __future__ import annotations
 
-from pathlib import Path
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +21,7 @@ from layers.manifest import MANIFEST_PATH, Manifest, manifest_file
 from layers.sandbox.box import Sandbox
 
 _SHOWN_PATHS = 10
+_CODE = {".py", ".pbtxt"}
 
 
 class Stack:
@@ -116,9 +120,29 @@ class Stack:
         """Build a worktree; its log is `build_log(worktree)`. See `layers.builds.build`."""
         builds.build(worktree, self.manifest, env, build_log(worktree), sandbox)
 
+    def code(self) -> dict[str, str]:
+        """Return a digest of each model's own code at the stack's commit, by model.
+
+        Its code is its Python files and configurations: what a layer reads and edits. Weights and
+        other data are left out; they change with every training.
+        """
+        models = self.manifest.stack.models
+        found: dict[str, list[str]] = defaultdict(list)
+        listed = git.git(self.root, "ls-tree", "-r", "-z", "--full-tree", self.commit)
+        for line in listed.split("\0"):
+            path = PurePosixPath(line.partition("\t")[2])
+            if path.suffix in _CODE and path.is_relative_to(models):
+                found[path.relative_to(models).parts[0]].append(line)
+        return {model: _digest(lines) for model, lines in found.items()}
+
     def view(self, worktree: Path, env: builds.BuildEnvironment) -> StackView:
         """Return what the rest of the engine may read of a worktree."""
         return StackView(worktree, git.resolve(worktree, "HEAD"), self.manifest, env.python)
+
+
+def _digest(lines: Sequence[str]) -> str:
+    text = "\0".join(lines).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def build_log(worktree: Path) -> Path:

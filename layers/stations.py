@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from knowledge.cards import CookbookCard
-from layers import git, learning, report, resume
+from layers import learning, report, resume
 from layers.answers import (
     FINISHED,
     RESUMED,
     STARTED,
     Budget,
     CalibrationAnswer,
-    CommitAnswer,
-    CommitIntent,
     End,
     Head,
     KnowledgeIntent,
@@ -32,8 +30,9 @@ from layers.answers import (
     TotalAnswer,
 )
 from layers.base import Candidate, Edit, Hypothesis, Layer, LayerName, Profile, StackView
+from layers.branches import Branches
 from layers.chains import Chains
-from layers.combination import Chain, combine, moved
+from layers.combination import Chain, check_of, combine, published
 from layers.errors import FvecError, RunStopped
 from layers.events import Events
 from layers.evidence import (
@@ -70,7 +69,6 @@ class Course:
     layers: Sequence[Layer]  # that this run may change
     started: float  # when this process began, monotonic
     candidates: dict[int, Candidate] = field(default_factory=dict)
-    before: dict[str, str | None] = field(default_factory=dict)  # tips, by branch of a candidate
     calibration: CalibrationAnswer | None = None
     tried: int = 0  # candidates with a verdict
 
@@ -79,6 +77,7 @@ class Course:
         self.stack = self.instruments.stack
         entries = self.journal.entries
         self.earlier = Earlier(entries, self.journal.path)
+        self.branches = Branches(self.stack, self.journal, self.earlier, self._worktrees)
         recorded = self.earlier.head
         tip = recorded.knowledge_tip if recorded else learning.knowledge_tip(self.stack)
         self.known = learning.cards(self.instruments, self.options.cookbook, tip)
@@ -193,30 +192,7 @@ class Course:
 
     def commit(self, base: StackView, hypothesis: Hypothesis, edit: Edit) -> Candidate:
         """Commit an edit on a branch of its own, in a worktree of its own."""
-        n, branch = self.tried + 1, hypothesis.branch
-        self.before[branch] = self._announced(n, branch)
-        judged, noted = self.earlier.verdict(), self.earlier.take("candidate", CommitAnswer)
-        if noted is not None and judged is not None and judged.verdict is not Verdict.ACCEPTED:
-            # Its branch went again when the verdict fell; nothing is to be built on it.
-            gone = self._worktrees / "gone"
-            return Candidate(hypothesis, edit, branch, base.commit, noted.commit, gone, noted.patch)
-        commit, patch, worktree = self.stack.commit_edit(base.commit, branch, edit, self._worktrees)
-        answer = CommitAnswer(n=n, branch=branch, commit=commit, patch=patch)
-        if noted is None:
-            self.journal.append("candidate", answer)
-        elif noted != answer:
-            raise self.earlier.mismatch(f"candidate {n} is {commit[:12]}, not {noted.commit[:12]}")
-        return Candidate(hypothesis, edit, branch, base.commit, commit, worktree, patch)
-
-    def _announced(self, n: int, branch: str) -> str | None:
-        """Announce a branch unless that was done; return its tip before this run touched it."""
-        intent = self.earlier.take("candidate_intended", CommitIntent)
-        if intent is None:
-            intent = CommitIntent(n=n, branch=branch, before=resume.tip_of(self.stack, branch))
-            self.journal.append("candidate_intended", intent)
-        elif (intent.n, intent.branch) != (n, branch):
-            raise self.earlier.mismatch(f"the journal goes on with {intent.branch}, not {branch}")
-        return intent.before
+        return self.branches.commit(self.tried + 1, base, hypothesis, edit)
 
     def verify(self, candidate: Candidate, layer: Layer, base: StackView, n: int) -> Iteration:
         """Have a candidate judged, and journal the verdict."""
@@ -231,7 +207,7 @@ class Course:
         else:
             iteration = self._judged(candidate, layer, base, n)
         if iteration.verdict is not Verdict.ACCEPTED:
-            self._withdraw(candidate)
+            self.branches.withdraw(candidate)
         return iteration
 
     def _judged(self, candidate: Candidate, layer: Layer, base: StackView, n: int) -> Iteration:
@@ -239,19 +215,10 @@ class Course:
             iteration = self.instruments.verify(candidate, layer, base, n)
             self.journal.append("iteration", iteration)
         except BaseException:
-            self._withdraw(candidate)
+            self.branches.withdraw(candidate)
             raise
         self.events.note(f"{iteration.hypothesis.title}: {iteration.verdict} ({iteration.reason})")
         return iteration
-
-    def _withdraw(self, candidate: Candidate) -> None:
-        """Remove the candidate's branch, or put it back: it may be of an open pull request."""
-        earlier = self.before[candidate.branch]
-        self.stack.remove_worktree(candidate.worktree)
-        if earlier is None:
-            self.stack.drop_branch(candidate.branch, candidate.commit)
-        elif resume.tip_of(self.stack, candidate.branch) == candidate.commit != earlier:
-            git.set_branch(self.stack.root, candidate.branch, earlier)
 
     def adopt(self, candidate: Candidate) -> StackView:
         """Return the stack with the candidate in it, for later ones to build on."""
@@ -272,13 +239,14 @@ class Course:
             minutes = self.options.minutes or self.stack.manifest.budget.minutes
             spent_s = self._spent_s()
             left = spent_s + CANDIDATE_S + RESERVED_S < minutes * 60
-            answer = Budget(left=left, spent_s=spent_s)
+            answer = Budget(left=left, spent_s=spent_s, cut=self.earlier.cut(self.tried))
             self.journal.append("budget", answer)
         return answer.left
 
     def cut(self, tried: int) -> int:
         """Return how many attempts at the first `tried` candidates a kill cut after a look."""
-        return self.earlier.cut(tried)
+        recorded = self.earlier.peek("budget", Budget)  # the answer that follows this question
+        return recorded.cut if recorded is not None else self.earlier.cut(tried)
 
     # --- after the loop -----------------------------------------------------------------------
 
@@ -289,7 +257,12 @@ class Course:
         if len(judged) > 1:
             self.events.phase("combination", f"{len(judged)} changes on top of one another")
         chains = Chains(
-            self.instruments, self.journal, self.earlier, judged, self._withdraw, self.time_left
+            self.instruments,
+            self.journal,
+            self.earlier,
+            judged,
+            self.branches.withdraw,
+            self.time_left,
         )
         chain = combine(chains, Chain(judged, state.base), accepted)
         found = report.fold(self.journal.entries)
@@ -347,9 +320,10 @@ class Course:
             seed=self.options.seed,
             profile=report.profile_of(self.journal.entries, n),
             noise=folded.noise,
-            iteration=moved(own, candidate),
+            iteration=published(own, candidate, folded.on_top),
             others=[other for other in state.iterations if other.n != n],
             on_top=next((one for one in reversed(folded.on_top) if one.n == n), None),
+            moved=check_of(candidate, folded.on_top),
             blocks=report.blocks_of(self.journal.entries, n),
             reproduce=learning.reproduce(self.options),
         )

@@ -89,7 +89,8 @@ def _joined(hypothesis: Hypothesis, edits: Sequence[Edit]) -> Edit:
     head = (
         "Earlier runs accepted each of these changes by itself, on this stack, traffic, hardware "
         "and versions. Here they are one candidate, measured and checked anew; nothing is taken "
-        "over from those runs. Where pull requests of single ones are still open, this one "
-        "replaces them."
+        "over from those runs. Its members were not measured one by one in this run: the gain is "
+        "that of all of them, and one alone may gain nothing, or cost. Where pull requests of single "
+        "ones are still open, this one replaces them."
     )
     return Edit(files, hypothesis.title, "\n\n".join([head, *parts]))

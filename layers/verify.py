@@ -84,9 +84,12 @@ class Verifier:
         self._metric = metric
         self._under_load: UnderLoad | None = None  # of the trial under way, if an approximation
 
-    def verify(self, candidate: Candidate, layer: Layer, baseline: StackView, n: int) -> Iteration:
+    def verify(
+        self, candidate: Candidate, layer: Layer | None, baseline: StackView, n: int
+    ) -> Iteration:
         """Return the iteration with the verdict and all that led to it.
 
+        Without a layer it ends once paths, build and correctness have passed: no gain is measured.
         A trial during which a file of the evaluator changed is `failed`, whatever it found.
         """
         trial = Trial(n, candidate)
@@ -149,7 +152,7 @@ class Verifier:
     def _stations(
         self,
         trial: Trial,
-        layer: Layer,
+        layer: Layer | None,
         baseline: StackView,
         patched: StackView,
         undo: ExitStack,
@@ -165,6 +168,8 @@ class Verifier:
             self._under_load = undo.enter_context(scoring(process, self._bench.fresh, traffic))
         with self._launch(trial, 1, baseline, patched) as launch:
             self._correctness(trial, launch, baseline)
+            if layer is None:
+                return
             self._measure(trial, launch)
         self._looks(trial, baseline, patched)
         self._local(trial, layer, baseline, patched)

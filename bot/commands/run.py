@@ -41,7 +41,7 @@ def add(commands: arguments.Commands) -> None:
         "--resume",
         action="store_true",
         help="go on with the unfinished run in --out, with the same options and seed; begin one "
-        "where there is none",
+        "where there is none, or where one that finished was of another commit or other options",
     )
     arguments.add_run_options(parser)
     parser.set_defaults(handler=run)

@@ -209,6 +209,7 @@ def _index(metas: list[Meta]) -> str:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock, so that two runs never take the same number."""
-    with path.open("a") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o644), "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -192,6 +192,8 @@ def on_top_line(found: OnTop) -> str:
     said = {
         "pays": "pays",
         "dropped": "no longer pays, taken out",
+        "inconclusive": "it cannot be told whether it still pays, so it stays for what it gained "
+        "when it was accepted",
         "not_separable": f"cannot be taken out alone ({found.reason})",
         "not_measured": f"not measured ({found.reason})",
     }[found.verdict]

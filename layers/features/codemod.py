@@ -8,6 +8,7 @@ parsed at all.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ import libcst as cst
 
 from layers.base import Hotspot
 from layers.features.compiled import compiled_lines
+from layers.features.module_names import served_lines
 from layers.features.names import changed_meaning
 from layers.features.sites import Found, Refusal, Site, sites
 from layers.features.source import Source, UnreadableError, read
@@ -102,7 +104,10 @@ class Codemod:
         source = read(file.text)
         rewrite = self.analyse(source, file)
         matched = sites(rewrite.found)
-        return _left(rewrite, _hindrance(source, matched)) if matched else rewrite
+        if not matched or rewrite.edit is None:
+            return rewrite
+        hindrance = _hindrance(source, matched)
+        return _left(rewrite, hindrance) if hindrance else _carried_out(rewrite, rewrite.edit)
 
 
 def _hindrance(source: Source, matched: Sequence[Site]) -> str:
@@ -111,13 +116,23 @@ def _hindrance(source: Source, matched: Sequence[Site]) -> str:
     inside = [compiled[site.line] for site in matched if site.line in compiled]
     if inside:
         return f"a function that {inside[0]} compiles, which knows no helper of ours"
+    if not {site.line for site in matched} <= served_lines(source):
+        return "it may run while the file is imported, before a helper of ours is there"
     return changed_meaning(source)
 
 
+def _carried_out(rewrite: Rewrite, edit: Callable[[], cst.Module]) -> Rewrite:
+    """Return the rewrite with its edit made, or refusals where that does not give Python."""
+    try:
+        module = edit()
+        ast.parse(module.code)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the file stays as it is
+        return _left(rewrite, f"the code to be written is not valid ({type(error).__name__})")
+    return Rewrite(rewrite.found, lambda: module)
+
+
 def _left(rewrite: Rewrite, reason: str) -> Rewrite:
-    """Return refusals alone where there is a reason: one edit makes all sites of a file."""
-    if not reason:
-        return rewrite
+    """Return refusals alone: one edit makes all sites of a file."""
     return Rewrite([Refusal(reason, f.line) if isinstance(f, Site) else f for f in rewrite.found])
 
 

@@ -82,6 +82,31 @@ def append_argument(call: cst.Call, argument: cst.Arg) -> cst.Call:
     return call.with_changes(args=[*rest, last, argument])
 
 
+def as_argument(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return `node` as it may stand alone between commas: in parentheses only where it needs them.
+
+    `for n in "A", "B":` iterates over a tuple, which in a call would be two arguments; a generator
+    and what binds or yields need parentheses of their own beside other arguments.
+    """
+    if not isinstance(node, _IN_PARENTHESES):
+        return node.with_changes(lpar=[], rpar=[])
+    return _enclosed(node)
+
+
+def in_parentheses(node: cst.CSTNode) -> cst.CSTNode:
+    """Return an expression in parentheses; one that has some, and no expression, as it is."""
+    return _enclosed(node) if isinstance(node, cst.BaseExpression) else node
+
+
+def _enclosed(node: cst.BaseExpression) -> cst.BaseExpression:
+    if node.lpar:
+        return node
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+_IN_PARENTHESES = (cst.Tuple, cst.GeneratorExp, cst.NamedExpr, cst.Yield)
+
+
 def append_parameter(function: cst.FunctionDef, name: str) -> cst.FunctionDef:
     """Append `name=None`, by keyword only where the function takes `*args` or a bare `*`."""
     parameters = function.params

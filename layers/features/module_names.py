@@ -30,6 +30,21 @@ def serves(source: Source, node: cst.CSTNode) -> bool:
     return False
 
 
+def served_lines(source: Source) -> set[int]:
+    """Return the lines (from 1) of functions that nothing runs before what is added stands there.
+
+    Helpers go before the module's first plain function or class. Code above that, and functions
+    that are defined there under `try` or `if`, may run while the file is imported.
+    """
+    above: set[int] = set()
+    for statement in source.module.body:
+        if isinstance(statement, cst.FunctionDef | cst.ClassDef):
+            break
+        above.update(source.lines(statement))
+    inside = {line for node in source.all(cst.FunctionDef) for line in source.lines(node)}
+    return inside - above
+
+
 def module_name(source: Source, module: str) -> str | None:
     """Return the name that an import binds to `module` before the first function or class.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -18,6 +19,8 @@ from libcst.metadata import (
     Scope,
     ScopeProvider,
 )
+
+from layers.features.added import is_added
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
@@ -57,13 +60,15 @@ class Source:
     def __init__(self, text: str) -> None:
         wrapper = MetadataWrapper(cst.parse_module(text))
         self.module = wrapper.module
+        self._text = re.split(r"\r\n?|\n", self.module.code)
         self._parents: Mapping[cst.CSTNode, cst.CSTNode] = wrapper.resolve(ParentNodeProvider)
         self._positions = wrapper.resolve(PositionProvider)
         self._scopes: Mapping[cst.CSTNode, Scope | None] = wrapper.resolve(ScopeProvider)
         collector = _Collector()
         self.module.visit(collector)
-        self.nodes: Sequence[cst.CSTNode] = collector.nodes
-        self.identifiers = frozenset(name.value for name in self.all(cst.Name))
+        self.nodes: Sequence[cst.CSTNode] = collector.nodes  # without those that a codemod added
+        self.identifiers = frozenset(collector.names)
+        self._captured = frozenset(collector.captured)
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:
         """Return every node of one kind, in order of appearance."""
@@ -93,18 +98,31 @@ class Source:
         position = self._positions[node]
         return range(position.start.line, position.end.line + 1)
 
+    def touches(self, node: cst.CSTNode) -> bool:
+        """Return whether a letter or digit stands right beside `node`, as in `for x in[y]`."""
+        position = self._positions[node]
+        before = self._text[position.start.line - 1][: position.start.column]
+        after = self._text[position.end.line - 1][position.end.column :]
+        return any(beside.isalnum() or beside == "_" for beside in (before[-1:], after[:1]))
+
     def assignments(self, name: cst.Name) -> list[Assignment] | None:
         """Return everything that binds `name` in the scope that owns it.
 
         None when something other than the module's own code binds it (an import, a builtin,
-        `nonlocal` from elsewhere) or nothing does.
+        `nonlocal` from elsewhere) or nothing does, and for every name that a `case` of the file
+        captures: scopes do not tell of those.
         """
         scope = self._scopes.get(name)
-        if scope is None:
+        if scope is None or name.value in self._captured:
             return None
         found = list(scope[name.value])
         own = [item for item in found if type(item) is Assignment]
         return own if own and len(own) == len(found) else None
+
+    def is_shared(self, name: str) -> bool:
+        """Return whether a `global` or `nonlocal` of the file names it."""
+        shared = [item.names for item in self.nodes if isinstance(item, cst.Global | cst.Nonlocal)]
+        return any(item.name.value == name for names in shared for item in names)
 
     def module_bindings(self, name: str) -> list[BaseAssignment]:
         """Return everything that binds `name` in the module's own scope; builtins do not count."""
@@ -140,16 +158,39 @@ class Source:
 
 
 class _Collector(cst.CSTVisitor):
-    """Lists all nodes in order of appearance."""
+    """Lists all nodes in order of appearance, and names, also of what a codemod added."""
 
     def __init__(self) -> None:
         super().__init__()
         self.nodes: list[cst.CSTNode] = []
+        self.names: set[str] = set()
+        self.captured: set[str] = set()  # by patterns of a match statement
+        self._added: cst.CSTNode | None = None
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        """Keep every node."""
-        self.nodes.append(node)
+        """Keep every node, and go on to its children."""
+        if self._added is None and is_added(node):
+            self._added = node
+        if self._added is None:
+            self.nodes.append(node)
+        if isinstance(node, cst.Name):
+            self.names.add(node.value)
+        capture = _capture(node)
+        if capture is not None:
+            self.captured.add(capture.value)
         return True
+
+    def on_leave(self, original_node: cst.CSTNode) -> None:
+        """Note where what a codemod added ends."""
+        if original_node is self._added:
+            self._added = None
+
+
+def _capture(node: cst.CSTNode) -> cst.Name | None:
+    """Return the name that a part of a pattern binds."""
+    if isinstance(node, cst.MatchAs | cst.MatchStar):
+        return node.name
+    return node.rest if isinstance(node, cst.MatchMapping) else None
 
 
 def places_of(

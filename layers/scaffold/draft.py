@@ -22,6 +22,7 @@ from layers.scaffold.checkout import Checkout
 from layers.scaffold.entry import Certainty, Choice
 from layers.scaffold.inputs import Input
 from layers.scaffold.models import Model, Repository
+from layers.triton.requirements import HINT
 
 TRAFFIC_BYTES = 1 << 26  # of all requests, as far as there are MIN_REQUESTS
 MIN_REQUESTS = 16
@@ -179,7 +180,7 @@ class Draft:
     def _requirements_remarks(self) -> list[str]:
         found = self._needs
         if found.refused:
-            return [f"stack.requirements: {found.refused}"]
+            return [f"stack.requirements: {line}; {HINT}" for line in found.refused]
         if found.lacking:
             lacking = _some(list(found.lacking))
             where = f"{found.file} does not list" if found.file else "no requirements file lists"
@@ -216,7 +217,8 @@ class Draft:
             return Choice("", Certainty.SURE, "the models import nothing that needs installing")
         wanted = _some(list(found.imports))
         if found.refused:
-            return Choice("", Certainty.UNKNOWN, f"the models import {wanted}, but {found.refused}")
+            lines = "; ".join(found.refused)
+            return Choice("", Certainty.UNKNOWN, f"the models import {wanted}, but {lines}")
         if found.file is None:
             return Choice("", Certainty.UNKNOWN, f"the models import {wanted}; no file lists them")
         if found.lacking:

@@ -11,7 +11,7 @@ from pathlib import Path
 from layers.errors import InvalidInput
 from layers.scaffold.checkout import Checkout, join
 from layers.scaffold.models import Model
-from layers.triton.environment import read_requirements
+from layers.triton import requirements
 
 _OF_THE_SERVER = {"numpy", "triton_python_backend_utils", "c_python_backend_utils", "tritonclient"}
 _DISTRIBUTIONS = {
@@ -33,7 +33,7 @@ class Needs:
     imports: Sequence[str]  # top-level packages that the server's environment lacks
     file: str | None  # relative to the root
     lacking: Sequence[str]  # of the imports, what the file does not list
-    refused: str | None = None  # why the file that fits best cannot be used
+    refused: Sequence[str] = ()  # why the file that fits best cannot be used, a line each
 
 
 def find(checkout: Checkout, models: Sequence[Model]) -> Needs:
@@ -61,11 +61,10 @@ def find(checkout: Checkout, models: Sequence[Model]) -> Needs:
     lacking = [name for name in imports if not _covers(listed[best], name)]
     if len(lacking) == len(imports):
         return Needs(imports, None, imports)
-    try:
-        read_requirements(checkout.root / best)
-    except InvalidInput as error:
-        reason = error.message.removeprefix(str(checkout.root / best)).lstrip(":")
-        return Needs(imports, None, imports, f"{best}:{reason}; {error.hint}")
+    refused = requirements.refused(checkout.text(best))
+    if refused:
+        told = [f"{best}:{line.number}:1: {line}" for line in refused]
+        return Needs(imports, None, imports, told)
     return Needs(imports, best, lacking)
 
 

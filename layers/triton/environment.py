@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -17,8 +16,9 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-from layers.errors import InvalidInput, Location, Missing, ToolFailed
-from layers.programs import Command, cache_root, exclusive, run_logged
+from layers.errors import InvalidInput, Missing, ToolFailed
+from layers.programs import SYSTEM_PATH, Command, cache_root, exclusive, run_logged
+from layers.triton import requirements as wanted_packages
 
 PYTHON_SERIES = (3, 11)  # numpy 1.26 and the backend's stub exist for it
 SERVER_VERSION = "2.51.0"
@@ -31,9 +31,13 @@ _STUB = "triton_python_backend_stub"
 # The stub's embedded interpreter ignores every PYTHON* variable, so PYTHONDONTWRITEBYTECODE would
 # not keep __pycache__ out of a checkout; a .pth file is read by it.
 _NO_BYTECODE = ("fvec_no_bytecode.pth", "import sys; sys.dont_write_bytecode = True\n")
-_REFUSED_LINE = re.compile(
-    r"^(-r|-c|-e|-f|--requirement|--constraint|--editable|--find-links|[./]|file:)"
+# What pip gets of the user's environment besides PIP_* and LC_*: no other program's credentials.
+_PIP_SEES = frozenset(
+    {"PATH", "HOME", "TMPDIR", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "NETRC"}
+    | {"XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_CACHE_HOME"}
+    | {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"}
 )
+_PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})  # in either case
 _INSTALL_HINT = "run `fvec doctor --install PATH`, where PATH is the serving repository"
 
 
@@ -93,8 +97,8 @@ def ensure(requirements: Path | None, *, allow_install: bool) -> ServerEnvironme
     the interpreter. `torch==X` needs nothing special: pip's plain resolution takes what the
     configured index offers, so point pip at a CPU index where CUDA wheels are the default.
 
-    Raises InvalidInput for a requirements file that refers to other files or asks for what the
-    server cannot run with, Missing when the environment is absent and may not be installed or
+    Raises InvalidInput for a requirements file that holds more than packages by name or asks for
+    what the server cannot run with, Missing when the environment is absent and may not be installed or
     this machine cannot hold it, and ToolFailed when pip fails (with its log).
     """
     text = read_requirements(requirements)
@@ -118,24 +122,9 @@ def ensure(requirements: Path | None, *, allow_install: bool) -> ServerEnvironme
 def read_requirements(requirements: Path | None) -> str:
     """Return the text of a requirements file of plain specifiers, empty for None.
 
-    The digest covers this one file, so lines that pull in other files are refused: InvalidInput.
+    Raises InvalidInput for one with lines of another kind; see `layers.triton.requirements`.
     """
-    if requirements is None:
-        return ""
-    try:
-        text = requirements.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            f"cannot be read: {error}", at=Location(requirements), hint="see stack.requirements"
-        ) from error
-    for number, line in enumerate(text.splitlines(), start=1):
-        if _REFUSED_LINE.match(line.strip()):
-            raise InvalidInput(
-                f"{line.strip()[:60]!r} refers to another file",
-                at=Location(requirements, number, 1),
-                hint="list the packages themselves, pinned: NAME==VERSION",
-            )
-    return text
+    return "" if requirements is None else wanted_packages.read(requirements)
 
 
 def _check_machine() -> None:
@@ -201,7 +190,7 @@ def _install_requirements(environment: ServerEnvironment, requirements: str, log
     constraints = environment.root / "constraints.txt"
     constraints.write_text("".join(f"{pin}\n" for pin in _CONSTRAINTS), "utf-8")
     wanted = environment.root / "requirements.txt"
-    wanted.write_text(requirements, "utf-8")
+    wanted.write_text(wanted_packages.plain(requirements), "utf-8")
     try:
         _pip(environment, ["-c", str(constraints), *COMPANIONS, "-r", str(wanted)], log)
     except ToolFailed as error:
@@ -214,9 +203,8 @@ def _install_requirements(environment: ServerEnvironment, requirements: str, log
 
 
 def _create_venv(root: Path, log: Path) -> None:
-    command = Command(
-        [sys.executable, "-m", "venv", str(root)], root.parent, dict(os.environ), 300.0
-    )
+    argv = [sys.executable, "-m", "venv", str(root)]
+    command = Command(argv, root.parent, _pip_environment(), 300.0)
     root.parent.mkdir(parents=True, exist_ok=True)
     try:
         run_logged(command, log, "creating a virtual environment")
@@ -228,12 +216,21 @@ def _create_venv(root: Path, log: Path) -> None:
 
 
 def _pip(environment: ServerEnvironment, arguments: list[str], log: Path) -> None:
-    """Run pip with the user's own settings (index, proxy, certificates)."""
+    """Run pip with the user's own settings (index, proxy, certificates), and no more of theirs."""
     argv = [str(environment.python), "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
     argv += ["--disable-pip-version-check", *arguments]
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    command = Command(argv, environment.root, env, _INSTALL_TIMEOUT_S)
+    command = Command(argv, environment.root, _pip_environment(), _INSTALL_TIMEOUT_S)
     run_logged(command, log, "pip, for the model server's environment,")
+
+
+def _pip_environment() -> dict[str, str]:
+    """Return what pip, and the packages that it builds, see of the user's environment."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _PIP_SEES or name.lower() in _PROXIES or name.startswith(("PIP_", "LC_"))
+    }
+    return {"PATH": SYSTEM_PATH, **kept}
 
 
 def _check_libraries(environment: ServerEnvironment) -> None:

@@ -31,7 +31,7 @@ from pydantic import BaseModel
 from bot import cli, results
 from bot.publish import open_local
 from bot.render import plots
-from layers import instruments, journal
+from layers import environment_record, instruments, journal
 from layers.base import LayerName
 from layers.events import Silent
 from layers.registry import LAYERS
@@ -176,6 +176,7 @@ def _child(argv: list[str], tally: Tally, told: Path, prepare: Callable[[], obje
         sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
         os.environ["XDG_CACHE_HOME"] = str(told.parent / "cache")
         instruments.open_live = opener(_recording())
+        environment_record.processor = lambda: _recording().environment.cpu
         run.__defaults__ = (_remembering(), None)  # of `registry` and `opener`
         for name, function in _remembering_plots().items():
             setattr(plots, name, function)

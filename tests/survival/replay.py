@@ -136,6 +136,8 @@ class Replayed:
             versions={"triton": self.environment.server},
             workload="recorded",
             run=self.run_id,
+            fvec="recorded",
+            code=self.stack.code(),
         )
 
     def resume_as(self, run_id: str, started_at: str, life: int) -> None:
@@ -164,8 +166,11 @@ class Replayed:
         """Nothing of it is served."""
 
     def verify(self, candidate: Candidate, layer: Layer, base: StackView, n: int) -> Iteration:
+        self._measure(f"candidate {n}", self.recording.trial(candidate).measured)
+        return self._judged(candidate, n)
+
+    def _judged(self, candidate: Candidate, n: int) -> Iteration:
         trial = self.recording.trial(candidate)
-        self._measure(f"candidate {n}", trial.measured)
         assert trial.iteration is not None
         patch = candidate.patch.encode("utf-8", "surrogateescape")
         return trial.iteration.model_copy(
@@ -191,6 +196,11 @@ class Replayed:
         self._measure(f"on top {n}", trial.measured)
         assert trial.iteration is not None
         return trial.iteration
+
+    def recheck(self, candidate: Candidate, base: StackView, n: int) -> Iteration:
+        """A change that was accepted passes its gate on another base."""
+        self.asked.append(f"recheck {n}")
+        return self._judged(candidate, n)
 
     def total(self, end: StackView) -> TotalAnswer:
         self._measure("total", self.recording.last)

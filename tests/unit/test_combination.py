@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from layers.base import Candidate, ChangeClass, Edit, Hypothesis, LayerName, StackView
-from layers.combination import Chain, answer, combine, settled
+from layers.combination import Chain, answer, combine, published, settled
 from layers.evidence import EndToEnd, HypothesisRecord, Iteration, Look, OnTop, Verdict
 from layers.git import git, pick
 from layers.manifest import Manifest
@@ -181,8 +181,10 @@ def look(decision, reason):
             [look("inconclusive", "last_look_reached")],
             "inconclusive",
             "last_look_reached",
-            "dropped",
+            "inconclusive",
         ),
+        ([look("accept", "gain_above_noise")], "failed", "evaluator_changed", "not_measured"),
+        ([look("reject", "below_noise_floor")], "failed", "evaluator_changed", "not_measured"),
         ([look("continue", "in_remeasuring_band")], "rejected", "outputs_differ", "not_separable"),
         ([look("continue", "x")], "inconclusive", "machine_too_noisy", "not_measured"),
         ([], "failed", "tool_failed", "not_measured"),
@@ -195,8 +197,21 @@ def test_only_looks_say_that_a_change_no_longer_pays(looks, verdict, reason, tol
     )
     found = answer(1, chain(1, 2), again)
     assert (found.n, found.verdict, found.others) == (1, told, [2])
-    assert found.reason == (looks[-1].reason if told in {"pays", "dropped"} else reason)
-    assert found.look == (looks[-1] if told in {"pays", "dropped"} else None)
+    by_look = told in {"pays", "dropped", "inconclusive"}
+    assert found.reason == (looks[-1].reason if by_look else reason)
+    assert found.look == (looks[-1] if by_look else None)
+
+
+def test_what_cannot_be_told_stays_accepted_and_its_evidence_says_so():
+    of = chain(1, 2)
+    kept = judged(of, {1: 1.1, 2: 2.0})[0]
+    kept = kept.model_copy(update={"commit": of.candidates[1].commit})
+    found = OnTop(n=1, verdict="inconclusive", reason="last_look_reached", others=[2])
+    assert settled([kept], [found]) == [kept]
+    shown = published(kept, of.candidates[1], [found])
+    assert (shown.verdict, shown.reason) == (Verdict.ACCEPTED, kept.reason)
+    assert "could not be told whether it still pays" in shown.warnings[-1]
+    assert published(kept, of.candidates[1], []) == kept
 
 
 def test_what_was_taken_out_is_told_as_rejected_with_its_last_look():
@@ -250,3 +265,32 @@ def test_a_change_that_does_not_fit_on_another_base_leaves_it_clean(repository):
     assert pick(repository, second) is None
     assert git(repository, "status", "--porcelain") == ""
     assert git(repository, "rev-parse", "HEAD").strip() == start
+
+
+@pytest.mark.parametrize("driver", [None, "* merge=union\n"])
+def test_a_change_that_a_merge_driver_would_bend_to_fit_does_not_fit(repository, driver):
+    if driver:
+        (repository / ".gitattributes").write_text(driver)
+        git(repository, "add", "--all")
+        git(repository, "commit", "--quiet", "--message", "attributes")
+    start = git(repository, "rev-parse", "HEAD").strip()
+    commit(repository, "4", "four")
+    second = commit(repository, "four", "vier")
+    git(repository, "checkout", "--quiet", "--detach", start)
+    assert pick(repository, second) is None
+    assert git(repository, "status", "--porcelain") == ""
+    assert git(repository, "rev-parse", "HEAD").strip() == start
+
+
+def test_a_change_of_which_a_part_is_there_already_does_not_fit(repository):
+    start = git(repository, "rev-parse", "HEAD").strip()
+    commit(repository, "1", "one")
+    git(repository, "checkout", "--quiet", "--detach", start)
+    text = (repository / "a.txt").read_text()
+    (repository / "a.txt").write_text(text.replace("1", "one").replace("8", "eight"))
+    git(repository, "commit", "--quiet", "--all", "--message", "both")
+    second = git(repository, "rev-parse", "HEAD").strip()
+    git(repository, "checkout", "--quiet", "--detach", start)
+    there = commit(repository, "1", "one")
+    assert pick(repository, second) is None
+    assert git(repository, "rev-parse", "HEAD").strip() == there

@@ -143,3 +143,15 @@ def test_arrays_of_numbers_never_become_a_list(array_of):
     assert array_of(whole, "int", original, np.int64).tolist() == list(range(16))
     with pytest.raises(AssertionError):
         array_of(single, "elements", original)  # a list of arrays
+
+
+def test_floats_that_become_integers_overflow_as_they_did(array_of):
+    values = np.full(20, 2**63 - 1)
+    with pytest.raises(OverflowError):
+        array_of(values, "float", lambda v: np.array([float(e) for e in v], np.int64), np.int64)
+
+
+def test_a_parenthesis_that_touches_a_keyword_stays():
+    assert apply("(np.array(list(y)))if d else(np.array(y.astype(t)))") == (
+        '(_array_of(y, "elements", lambda values: (np.array(list(values)))))if d else(y.astype(t))'
+    )

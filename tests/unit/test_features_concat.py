@@ -51,7 +51,7 @@ def test_writes_columns_where_they_were_appended():
             for values in inputs:
                 parts.add(np.log1p(values), rows)
                 parts.add_array(values.reshape(-1))
-            parts.add(0.5, rows)
+            parts.full(0.5, rows)
             parts.block(tail)
             return parts.joined(np.concatenate, axis=1)
         """)
@@ -190,3 +190,64 @@ def test_rows_that_differ_fail_as_joining_does(columns_class):
 
 def test_a_file_that_is_not_python_is_refused():
     assert find("np.hstack(\n", "m.py") == [Refusal("not valid Python", 1)]
+
+
+def test_a_join_in_what_another_one_joins_is_left():
+    for part in ("np.concatenate(p, axis=1)", "np.hstack(p).sum(axis=1)[:, None]"):
+        before = function(f"""
+            def f(x, c):
+                p = []
+                p.append(x.astype(np.float32)[:, None])
+                q = []
+                q.append({part})
+                q.append(c.astype(np.float32)[:, None])
+                return np.hstack(q)
+            """)
+        after = apply(before)
+        assert [item.reason for item in find(before) if isinstance(item, Refusal)] == [
+            "the join is a part of another one"
+        ]
+        x, c = np.arange(3.0), np.ones(3)
+        assert run(after, x, c).tobytes() == run(before, x, c).tobytes()
+    written = before.replace("q.append(c", "p.append(c").replace(
+        "return np.hstack(q)", "return np.hstack([np.hstack(p), c.astype(np.float32)[:, None]])"
+    )
+    assert run(apply(written), x, c).tobytes() == run(written, x, c).tobytes()
+
+
+def run(text, *arguments):
+    names = {}
+    exec(text, names)  # noqa: S102  # the program of this test
+    return names["f"](*arguments)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (3, 1), (1, 3)])
+def test_np_full_takes_what_it_took(shape):
+    before = function("""
+        def f(x, b, rows):
+            p = []
+            p.append(x.astype(np.float32)[:, None])
+            p.append(np.full((rows, 1), b, dtype=np.float32))
+            return np.hstack(p)
+        """)
+    after = apply(before)
+    assert "p.full(b, rows)" in after
+    seen = []
+    for text in (before, after):
+        try:
+            seen.append(run(text, np.arange(3.0), np.full(shape, 2.5), 3).tolist())
+        except ValueError as error:
+            seen.append(str(error))
+    assert seen[0] == seen[1]
+
+
+def test_numpy_that_only_a_function_imports_is_no_helpers():
+    text = function("""
+        def f(x, rows):
+            return np.stack([x.astype(np.float32), x.astype(np.float32)], axis=1)
+        """)
+    local = text.replace("import numpy as np\n", "").replace(
+        "    return", "    import numpy as np\n    return"
+    )
+    assert [type(item) for item in find(text)] == [Site]
+    assert find(local) == [Refusal("NumPy is not imported before the first function", 6)]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent, indent
 
+import numpy as np
 import pytest
 
 from layers.features.codemod import File
@@ -187,3 +188,72 @@ def test_what_runs_once_is_left_alone():
         == []
     )
     assert find(f"{IMPORT}NAMES = [x.decode() for x in RAW]\n") == []
+
+
+def run(text, values):
+    """Return what `execute` gives for `values` and what it appended to its list, or its error."""
+    names, out = {}, []
+    exec(text, names)  # noqa: S102  # a program of this file
+    try:
+        return names["execute"](None, values, out), out
+    except Exception as error:  # noqa: BLE001  # whatever it is, it must stay
+        return type(error), str(error), out
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'return [x.decode("utf-8", "replace") for x in a]\n',
+        'return [x.decode(errors="ignore").strip() for x in a.tolist()]\n',
+        'return [x.decode("utf-8", errors="backslashreplace") for x in a if 1 or x][:0] or '
+        'list(map(lambda x: x.decode("utf8", "surrogateescape"), a))\n',
+        "texts = []\ntry:\n    for x in a:\n        texts.append(x.decode('utf-8', 'replace'))\n"
+        "except AttributeError:\n    pass\nreturn texts\n",
+        "texts = []\nfor x in a:\n"
+        "    texts.append(x.decode('utf-8', 'replace') if isinstance(x, bytes) else x)\n"
+        "return texts\n",
+    ],
+)
+def test_goes_on_after_a_text_that_is_not_utf_8(body):
+    before = function(body)
+    after = apply(before)
+    assert "values[len(texts):]" in after
+    for bad in ([], [b"\xff"], [b"\xff", b"d"], ["text"], [b"\xff", "text", b"e"], [None, b"e"]):
+        values = np.array([b"a ", b"b", b"", *bad] * 4, dtype=object)
+        for given in (values, values.tolist(), tuple(values), values.reshape(-1, 1)):
+            assert run(after, given) == run(before, given)
+        assert run(after, iter(values)) == run(before, iter(values))
+
+
+def test_a_loop_variable_that_another_function_reads_is_left():
+    before = function("""
+        texts = []
+        def describe():
+            return row
+        for row in a:
+            texts.append(row.decode())
+        return texts, describe()
+        """)
+    assert [item.reason for item in find(before)] == [
+        "a function of its own uses the loop's variable"
+    ]
+    assert apply(before) == before
+    shared = before.replace("def describe():", "global row\n    def describe():")
+    shared = shared.replace("return row", "return 1")
+    assert apply(shared) == shared
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return [s for s in[v.decode()for v in a]if s]\n",
+        "return ([v.decode()for v in a])if len(a)else([v.decode() for v in a])\n",
+        "return [v.decode()for v in(a)]if len(a)else[v.decode()for v in(a)]\n",
+    ],
+)
+def test_tight_spelling_stays_python(body):
+    before = function(body)
+    after = apply(before)
+    values = np.array([b"a", b""], dtype=object)
+    assert after != before
+    assert run(after, values) == run(before, values)

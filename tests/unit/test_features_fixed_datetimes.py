@@ -1,3 +1,4 @@
+from datetime import datetime
 from pathlib import Path
 from textwrap import dedent
 
@@ -127,3 +128,31 @@ def test_leaves_what_is_not_certain_and_says_why(body, reason):
 def test_leaves_what_runs_once():
     text = 'from datetime import datetime\n\nSTART = datetime.strptime("2020-01-01", "%Y-%m-%d")\n'
     assert [item.reason for item in find(text)] == ["this runs once, when the model is loaded"]
+
+
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%d %H:%M:%S.%f", "%d.%m.%Y %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M"]
+)
+@pytest.mark.parametrize(
+    "call", ['datetime.strptime(x, "F")', 'pd.to_datetime(x, format="F").hour']
+)
+def test_no_other_character_is_read_as_part_of_the_date(form, call):
+    before = function(f"return {call}".replace("F", form))
+    after = apply(before)
+    assert after != before
+    names, others = {}, {}
+    exec(before, names)  # noqa: S102  # a program of this file
+    exec(after, others)  # noqa: S102
+
+    def seen(function, text):
+        try:
+            return repr(function(text, None))
+        except ValueError as error:
+            return str(error)
+
+    good = datetime(2024, 1, 2, 12, 30, 45, 123456).strftime(form)  # noqa: DTZ001
+    endings = ["+01", "+0100", "-0100", "Z", "+1", "+01:00", ".1", " ", "1²", "٣"]
+    texts = [good[: len(good) - len(end)] + end for end in endings]
+    texts += [good[:n] + odd + good[n + 1 :] for n in range(len(good)) for odd in "+-Z.:T W7"]
+    for text in texts:
+        assert seen(others["f"], text) == seen(names["f"], text), text

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 from textwrap import dedent
 
+import libcst as cst
 import pytest
 
-from layers.features.codemod import File
+from layers.features.codemod import Codemod, File, Rewrite, share_of_lines
+from layers.features.codemods.columns import fill_missing, ufunc_batches
 from layers.features.codemods.inputs import lookups
 from layers.features.codemods.text.decode_loops import CODEMOD
+from layers.features.codemods.vocabulary import vocabulary_lookups
 from layers.features.compiled import compiled_lines
-from layers.features.sites import Refusal, Site
+from layers.features.sites import Refusal, Site, sites
 from layers.features.source import read
 
 IMPORTS = {
@@ -111,3 +114,72 @@ def test_a_file_that_gives_pythons_names_another_meaning_is_left(line, reason):
 def test_names_of_other_scopes_and_those_never_used_hinder_nothing(line):
     found = lookups.CODEMOD.find(File("m.py", LOOKUPS.format(line=line)))
     assert [type(item) for item in found] == [Site]
+
+
+EARLY = "it may run while the file is imported, before a helper of ours is there"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "MEANS = np.nan_to_num(other())\n\n\ndef g():\n    pass",
+        "def g():\n    pass\n\n\nMEANS = np.nan_to_num(other())",
+        "mean = lambda v: np.nan_to_num(v)\nMEANS = mean(other())",
+        "try:\n    import fast\nexcept ImportError:\n    def mean(v):\n        return np.nan_to_num(v)"
+        "\n\nMEANS = mean(other())",
+        "class Held:\n    means = np.nan_to_num(other())",
+    ],
+)
+def test_code_that_may_run_before_the_helper_is_left(code):
+    file = File("m.py", f"import numpy as np\nfrom mine import other\n\n{code}\n")
+    assert [item.reason for item in fill_missing.CODEMOD.find(file)] == [EARLY]
+    assert fill_missing.CODEMOD.apply(file) == file.text
+
+
+def test_a_table_of_the_modules_own_is_left():
+    text = (
+        "TABLE = {'a': 1}\nNAMES = ['a']\nW = [TABLE[n] for n in NAMES]\n\n\ndef f():\n    pass\n"
+    )
+    assert sites(vocabulary_lookups.CODEMOD.find(File("m.py", text))) == []
+
+
+@pytest.mark.parametrize("code", ["f(values for", None])
+def test_an_edit_that_gives_no_python_is_a_refusal(code):
+    def edit():
+        if code is None:
+            raise cst.CSTValidationError("no space")
+        return cst.Module([cst.SimpleStatementLine([cst.Expr(cst.Name(code))])])
+
+    def analyse(source, file):
+        return Rewrite([Site("m.py", 2, [2], "a site")], edit)
+
+    codemod = Codemod("name", ("f",), analyse, share_of_lines, "why")
+    file = File("m.py", "def f():\n    pass\n")
+    (found,) = codemod.find(file)
+    assert isinstance(found, Refusal)
+    assert found.reason.startswith("the code to be written is not valid (")
+    assert codemod.apply(file) == file.text
+
+
+def test_what_a_codemod_added_is_no_ones_site():
+    text = dedent("""
+        import numpy as np
+
+
+        def f(x, names):
+            return [np.log1p(np.nan_to_num(x[n])) for n in names]
+        """)
+    after = ufunc_batches.CODEMOD.apply(File("m.py", text))
+    assert "for place in" in after or "for batch in" in after or "columns[at]" in after
+    assert sites(vocabulary_lookups.CODEMOD.find(File("m.py", after))) == []
+    assert all(
+        type(node) is not cst.FunctionDef or node.name.value == "f" for node in read(after).nodes
+    )
+
+
+@pytest.mark.parametrize("pattern", ['{"k": v}', "[v]", "[*v]", "{**v}", "str() as v"])
+def test_what_a_case_captures_is_bound_elsewhere(pattern):
+    text = f"def f(x, v=1):\n    v = 2\n    match x:\n        case {pattern}:\n            pass\n    return v\n"
+    source = read(text)
+    names = [name for name in source.all(cst.Name) if name.value == "v"]
+    assert [source.assignments(name) for name in names] == [None] * len(names)

@@ -238,3 +238,123 @@ def test_a_function_of_the_same_name_that_is_not_the_servers_is_left():
         """)
     assert find(text, "m.py") == []
     assert apply(text) == text
+
+
+CONDITION = "a condition decides whether the request is looked into"
+AT_TIMES = "a single look-up at times, where no caller hands the inputs in"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        """
+            a = pb.get_input_tensor_by_name(request, "a") if request is not None else None
+            b = pb.get_input_tensor_by_name(request, "b") if request is not None else None
+        """,
+        """
+            a = request is not None and pb.get_input_tensor_by_name(request, "a")
+            b = [pb.get_input_tensor_by_name(request, n) for n in "ab" if request is not None]
+        """,
+        """
+            a = b = None
+            if request is not None:
+                a = pb.get_input_tensor_by_name(request, "a")
+            if request is not None:
+                b = [pb.get_input_tensor_by_name(request, n) for n in "bc"]
+        """,
+        """
+            for n in "ab":
+                if request is None:
+                    return None, None
+                a = b = pb.get_input_tensor_by_name(request, n)
+        """,
+        """
+            try:
+                a = pb.get_input_tensor_by_name(request, "a")
+            except AttributeError:
+                a = None
+            with suppress(AttributeError):
+                b = [pb.get_input_tensor_by_name(request, n) for n in "bc"]
+        """,
+    ],
+)
+def test_what_may_be_no_request_is_not_asked_for_inputs_on_a_condition_only(body):
+    text = IMPORT + f"\n\ndef both(request):{body.rstrip()}\n            return a, b\n"
+    text = text.replace("            ", "    ")
+    found = find(text)
+    assert sites(found) == []
+    assert {refusal.reason for refusal in refusals(found)} <= {CONDITION, AT_TIMES}
+    assert apply(text) == text
+
+
+def test_a_request_that_the_server_made_may_be_asked_on_a_condition():
+    text = program("""
+        class TritonPythonModel:
+            def execute(self, requests):
+                for request in requests:
+                    a = pb.get_input_tensor_by_name(request, "a") if self.a else None
+                    b = pb.get_input_tensor_by_name(request, "b") if self.b else None
+        """)
+    assert len(sites(find(text))) == 1
+
+
+def test_no_parameter_is_added_to_a_function_that_takes_any_keyword():
+    text = program("""
+        class TritonPythonModel:
+            def _one(self, request, name, **options):
+                return pb.get_input_tensor_by_name(request, name)
+
+            def execute(self, requests):
+                for request in requests:
+                    yield self._one(request, "a"), self._one(request, "b", **OPTIONS)
+        """)
+    assert find(text) == [Refusal(ONE, 5)]
+    plain = text.replace(", **options", "")
+    assert find(plain) == [Refusal(ONE, 5)]
+    assert len(sites(find(plain.replace(", **OPTIONS", "")))) == 2
+
+
+def test_branches_that_exclude_each_other_are_one_look_up():
+    text = program("""
+        class TritonPythonModel:
+            def execute(self, requests):
+                for request in requests:
+                    if self.first:
+                        a = pb.get_input_tensor_by_name(request, "a")
+                    else:
+                        a = pb.get_input_tensor_by_name(request, "b")
+        """)
+    assert [item.reason for item in find(text)] == [ONE, ONE]
+    early = program("""
+        class TritonPythonModel:
+            def execute(self, requests):
+                for request in requests:
+                    if self.first:
+                        return pb.get_input_tensor_by_name(request, "a")
+                    return pb.get_input_tensor_by_name(request, "b")
+        """)
+    assert [item.reason for item in find(early)] == [ONE, ONE]
+
+
+def test_a_function_that_is_not_always_handed_the_inputs_walks_them_for_two_look_ups_alone():
+    text = program("""
+
+        def read(request, name):
+            tensor = pb.get_input_tensor_by_name(request, name)
+            if tensor is None:
+                tensor = pb.get_input_tensor_by_name(request, name.lower())
+            return tensor
+
+
+        READERS = {"a": read}
+
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                for request in requests:
+                    yield READERS["a"](request, "a"), read(request, "b"), read(request, "c")
+        """)
+    assert {item.reason for item in find(text)} == {AT_TIMES}
+    assert sites(find(text)) == []
+    handed = text.replace('READERS = {"a": read}', "READERS = {}")
+    assert len(sites(find(handed))) == 2

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from layers.features.codemod import File
@@ -135,3 +136,20 @@ def test_leaves_what_runs_once_or_without_pandas():
 
 def test_another_axis_is_none_of_this_kind():
     assert find(function('return df.apply(lambda c: c["a"], axis=0), df.apply(xs)')) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["driver's age", 'the "age"', "a\\b", "tab\t", "naïve", 'it\'s "1"']
+)
+def test_a_column_of_any_name_stays(name):
+    before = function(f"return [row[{name!r}] for _, row in df.iterrows()]")
+    after = apply(before)
+    frame = pd.DataFrame({name: range(8)})
+
+    def run(text):
+        names = {}
+        exec(text, names)  # noqa: S102  # a program of this file
+        return names["f"](frame, None)
+
+    assert after != before
+    assert run(after) == run(before)

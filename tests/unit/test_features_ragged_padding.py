@@ -207,6 +207,8 @@ def test_rows_are_padded_as_by_lists(helpers, left, cut, dtype):
         [["1"]],
         [[[1]]],
         [[True]],
+        [[1], [2], [True]],
+        [[np.int64(1)], [1]],
         iter([[1]]),
     ],
 )
@@ -215,3 +217,49 @@ def test_any_other_rows_go_the_old_way(helpers, given):
     left = cut = False
     assert rows(given, 4, 0, np.int64, left, cut, lambda *_: "as before") == "as before"
     assert rows([[1]], 4, 0, None, left, cut, lambda *_: "as before") == "as before"
+
+
+@pytest.mark.parametrize("constant", [0.0, -0.0, -1.5, 0.1, 2.0**31 - 1])
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, np.int32, np.float64])
+def test_a_float_fills_as_in_lists(helpers, constant, dtype):
+    _, rows = helpers
+    given = [[1.5, 2**40 if dtype is np.int64 else 2], [], [0.1]]
+    left = cut = False
+    found = rows(given, 3, constant, dtype, left, cut, None)
+    expected = np.array([row + [constant] * (3 - len(row)) for row in given], dtype)
+    assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())
+
+
+@pytest.mark.parametrize("constant", [float("nan"), float("inf"), 2.0**31])
+def test_a_float_that_may_not_fit_goes_the_old_way(helpers, constant):
+    _, rows = helpers
+    left = cut = False
+    assert rows([[1]], 3, constant, np.int64, left, cut, lambda *_: "as before") == "as before"
+
+
+@pytest.mark.parametrize(
+    "line", ["if rows:\n        n = len(rows[0])", "if rows:\n        d = np.int32"]
+)
+def test_a_width_or_dtype_that_needs_a_row_stays(line):
+    text = f"import numpy as np\n\n\ndef f(rows):\n    n, d = 3, np.int64\n    {line}\n"
+    text += "    return np.array([r + [0] * (n - len(r)) for r in rows], dtype=d)\n"
+    found = CODEMOD.find(File("m.py", text))
+    reason = "the width or the dtype may not be known where there is no row"
+    assert found == [Refusal(reason, 8)]
+
+
+def test_rows_written_out_stay_one_argument_and_a_keyword_may_touch():
+    before = """\
+import numpy as np
+
+
+def f(a, b):
+    out = []
+    for r in a, b:
+        out.append(r + [0] * (8 - len(r)))
+    x = np.array(out, dtype=np.int64)
+    return x if len(a)else(np.pad(b, (0, 2)))
+"""
+    after = CODEMOD.apply(File("m.py", before))
+    assert "_pad_rows((a, b), 8, 0, np.int64" in after
+    assert "else(_pad_row(b, 0, 2, 0," in after

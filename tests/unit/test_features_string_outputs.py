@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import enum
+import types
 from pathlib import Path
 from textwrap import dedent, indent
 
+import numpy as np
 import pytest
 
 from layers.features.codemod import File
@@ -121,3 +124,33 @@ def test_says_why_an_array_is_left(body, reason):
 )
 def test_other_arrays_are_not_of_this_kind(array):
     assert find(function(f"return pb.Tensor('A', {array})\n")) == []
+
+
+class Label(str, enum.Enum):  # noqa: UP042  # of which StrEnum is another kind
+    """A text whose str() is another one."""
+
+    HIGH = "high"
+
+
+@pytest.mark.parametrize(
+    "array",
+    ["np.array(out, dtype=np.bytes_)", "np.char.encode(out, 'utf-8')", "np.array(out).astype('S')"],
+)
+@pytest.mark.parametrize("first", [["none"], [Label.HIGH], [b"none"]])
+def test_texts_of_another_class_are_left_to_numpy(array, first):
+    server = types.SimpleNamespace(
+        Tensor=lambda name, array: np.array(array, dtype=object).tolist()
+    )
+    body = f"return pb.Tensor('A', {array})\n"
+
+    def run(text):
+        names = {"pb": server}
+        exec(text.replace(IMPORT, "import numpy as np\n"), names)  # noqa: S102
+        try:
+            return names["execute"](None, first + [Label.HIGH, "low"] * 40)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it must stay
+            return type(error), str(error)
+
+    before = function(body)
+    assert apply(before) != before
+    assert run(apply(before)) == run(before)

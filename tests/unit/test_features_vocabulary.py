@@ -286,3 +286,95 @@ def f(keys, d):
         given = list(keys)
         assert after["f"](iter(given), {"a": 1}) == before["f"](iter(given), {"a": 1})
         assert after["f"](given, {"a": 1}) == before["f"](given, {"a": 1})
+
+
+def outcome(text, *arguments):
+    """Return what `f` of the file returns, with types, or its error."""
+    try:
+        made = run(text)["f"](*arguments)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it must stay
+        return type(error), str(error)
+    return type(made), getattr(made, "dtype", None), repr(made)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'return [d[k] for k in ("a", "b")]',
+        'return [d[k]for k in("a", "b")]',
+        "return [y for y in[d[k]for k in keys]if y]",
+        "return [d[k]if k in d else(0)for k in keys]",
+        'for k in "a", "zz":\n        out.append(d[k] if k in d else 0)\n    return out',
+        "for k in (w := keys), keys:\n        out.append(d[k] if k in d else 0)\n    return out",
+        "return [d[k] for k in (s.lower() for s in keys)]",
+        "for i, k in enumerate(s.lower() for s in keys):\n        out[i] = d.get(k, -1)\n    return out",
+    ],
+)
+def test_keys_of_any_spelling_stay_one_argument(lines):
+    before = f"def f(keys, d):\n    out = []\n    {lines}\n"
+    assert outcome(apply(before), ["a", "b"], {"a": 1, "b": 2}) == outcome(
+        before, ["a", "b"], {"a": 1, "b": 2}
+    )
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [[b"a"], [b"b"]],
+        [1, "a"],
+        ["a\0", "a"],
+        [2**63 + 1, -1],
+        [True, 1],
+        ("a", "b"),
+        [1, 3],
+        [],
+        None,
+        "a",
+        [b"a", "a"],
+    ],
+)
+def test_what_numpy_makes_of_a_list_of_keys_stays(keys):
+    before = "import numpy as np\n\n\ndef f(keys, d):\n    return np.vectorize(d.get)(keys)\n"
+    d = {1: 5, "a": 7, "b": 8, 3: 2.5, b"a": 1, b"b": 2, "a\0": 1.5, 2.0**63: 0.5}
+    assert apply(before) != before
+    assert outcome(apply(before), keys, d) == outcome(before, keys, d)
+
+
+@pytest.mark.parametrize(
+    ("owner", "first", "left"),
+    [
+        ("TritonPythonModel", "if not args:\n            return", True),
+        ("TritonPythonModel", "if not args:\n            raise ValueError(args)", False),
+        ("Reader", "if not args:\n            raise ValueError(args)", True),
+        ("TritonPythonModel", "self.off = lambda: (yield)", False),
+    ],
+)
+def test_an_attribute_that_may_not_be_set_is_not_certain(owner, first, left):
+    text = f"""\
+class {owner}:
+    def initialize(self, args):
+        {first}
+        self.v = load(args)
+
+    def execute(self, keys):
+        return [self.v[k] if k in self.v else 0 for k in keys]
+"""
+    assert (sites(CODEMOD.find(File("m.py", text))) == []) is left
+
+
+@pytest.mark.parametrize(
+    "after", ["k += 1", "del k", "use(lambda: k)", "global k", "def read():\n        return k"]
+)
+def test_a_loop_whose_name_lives_on_is_left(after):
+    first, last = (after, "pass") if after.startswith("global") else ("pass", after)
+    body = f"def f(keys, d):\n    {first}\n    out = []\n    for k in keys:\n"
+    body += f"        out.append(d[k] if k in d else 0)\n    {last}\n"
+    assert reasons(body) == ["'k' is used outside the loop"]
+
+
+def test_tight_spelling_stays_python():
+    line = "return [y for y in[d[k]if k in d else(0)for k in np.array(keys)]if y]"
+    before = f"import numpy as np\n\n\ndef f(keys, d):\n    {line}\n"
+    after = apply(before)
+    assert "in(_look_up_or(np.array(keys), d, 0))if y]" in after
+    assert outcome(after, ["a", "b"], {"a": 1}) == outcome(before, ["a", "b"], {"a": 1})

@@ -279,11 +279,22 @@ def test_requirements_are_those_that_list_what_models_import(tmp_path):
 
 
 def test_requirements_that_fvec_would_refuse_are_not_named(tmp_path):
-    files = {**python_model("m", code="import torch"), "requirements.txt": "-r x.txt\ntorch\n"}
+    listed = "-r x.txt\ntorch\nx @ https://e.example/${TOKEN}/x.tar.gz\nsix\n./local\n"
+    files = {**python_model("m", code="import torch"), "requirements.txt": listed}
     made = plan.make(put(tmp_path, files))
     value, certainty, why = choice(made, "stack.requirements")
     assert (value, certainty) == ("", Certainty.UNKNOWN)
-    assert "requirements.txt:1:1: '-r x.txt' refers to another file" in why
+    lines = [
+        "requirements.txt:1:1: '-r x.txt' is an option of pip",
+        "requirements.txt:3:1: 'x @ https://e.example/${TOKEN}/x.tar.gz' names a variable",
+        "requirements.txt:5:1: './local' is no package by its name",
+    ]
+    assert all(line in why for line in lines)
+    remarks = [told for told in made.correct_first if told.startswith("stack.requirements: ")]
+    assert len(remarks) == len(lines)
+    for told, line in zip(remarks, lines, strict=True):
+        assert line in told
+        assert told.endswith("; list the packages themselves, pinned: NAME==VERSION")
     assert manifest(made).stack.requirements is None
 
 

@@ -85,9 +85,21 @@ def test_a_new_finding_is_written_on_top_and_every_other_byte_stays() -> None:
       triton: 2.51.0
       python: '3.11'
 """
-    before, after = BLOCK.split("  - date: 2026-11-01", 1)
-    expected = f"{HEAD}{before}{inserted}  - date: 2026-11-01{after}"
+    before, after = BLOCK.split("  # newest first\n", 1)
+    expected = f"{HEAD}{before}{inserted}  # newest first\n{after}"
     assert merge_finding(HEAD + BLOCK, new) == expected
+
+
+def test_words_right_above_a_finding_stay_with_it_and_words_about_the_list_on_top() -> None:
+    noted = BLOCK.replace("  # newest first\n", "  # the list\n\n# wrong:\n  # see 12\n")
+    text = HEAD + noted
+    for day, commit in ((1, "c1"), (2, "c2")):
+        text = merge_finding(text, at(-day, commit=commit))
+    assert text.startswith(f"{HEAD}findings:\n  # the list\n\n  - date: 2026-12-01\n")
+    assert "hardware: xeon\n# wrong:\n  # see 12\n  - date: 2026-11-01\n" in text.replace(
+        "    run: run--1\n", ""
+    )
+    assert text.endswith(noted[noted.index("# wrong:") :])
 
 
 def test_a_finding_of_the_same_stack_and_commit_is_replaced() -> None:
@@ -224,6 +236,19 @@ def test_a_merge_that_is_repeated_changes_nothing_even_where_all_did_not_fit() -
 def test_an_older_run_that_is_merged_late_replaces_nothing() -> None:
     newer, older = finding(reason="newer"), finding(date=date(2026, 1, 1), reason="older")
     assert merge_finding(merge_finding(HEAD, newer), older) == merge_finding(HEAD, newer)
+
+
+def test_dates_of_the_future_give_way_to_what_a_run_found() -> None:
+    never = date(9999, 12, 31)
+    block = merge_finding(HEAD, finding(date=never, verdict="rejected"))
+    (replaced,) = card_of(merge_findings(block, [finding()], today=TODAY)).findings
+    assert replaced == finding()
+    text = HEAD
+    for number in range(MAX_FINDINGS):
+        text = merge_finding(text, finding(date=never, stack=f"s{number}"))
+    for day in (2, 1, 0):
+        text = merge_findings(text, [at(day)], today=TODAY)
+    assert [f for f in card_of(text).findings if f.date != never] == [at(0), at(1), at(2)]
 
 
 def test_what_a_reviewer_corrects_in_a_finding_survives_the_same_run() -> None:

@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 
 from knowledge.cards import CookbookCard, Finding
 from knowledge.ground import Ground, change_name, differences, split_change, weight
-from knowledge.standing import Expected, Standing, State, expected, proven, standing
-from knowledge.yamlfile import loads
+from knowledge.overview import overviews
+from knowledge.standing import (
+    Expected,
+    Standing,
+    State,
+    expected,
+    proven,
+    refused_together,
+    standing,
+)
+from knowledge.yamlfile import YamlError, loads
 from tests.unit.test_knowledge_refine import HEAD, TODAY, finding
 
 GROUND = Ground("ads", "w1", "xeon", {"triton": "2.51.0", "numpy": "1.26.4"}, TODAY)
@@ -151,6 +160,114 @@ def test_only_a_newest_acceptance_is_proof_whatever_was_in_place() -> None:
     assert proof(tried("rejected"), tried("accepted", 1)) is None
     assert proof(tried("accepted", 90)) is None
     assert proof(tried("accepted", together=["x on m", "a-card on m"])) is None
+
+
+ABOVE = {"reason": "no_gain_on_top_of_others", "on_top": [OTHER]}
+
+
+@pytest.mark.parametrize("share", [None, 0.2])
+def test_what_was_taken_out_beside_another_change_is_refuted_beside_it_only(share) -> None:
+    taken_out = tried("rejected", share=share, **ABOVE)
+    assert stands(taken_out, share=0.2).state is State.STALE
+    assert stands(taken_out, tried("accepted", 1, share=0.2), share=0.2).state is State.CONFIRMED
+    assert stands(taken_out, ground=ON_TOP, share=0.2).state is State.REFUTED
+
+
+NOW = replace(GROUND, fvec="0.2.0", code={"m": "new"})
+SAME = {"fvec": "0.2.0", "code": {"m": "new"}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes", "state"),
+    [
+        ("outputs_differ", SAME, State.REFUTED),
+        ("outputs_differ", SAME | {"fvec": "0.1.0"}, State.STALE),
+        ("outputs_differ", SAME | {"code": {"m": "old"}}, State.STALE),
+        ("build_failed", {}, State.STALE),
+        ("below_noise_floor", {"fvec": "0.1.0", "code": {"m": "old"}}, State.REFUTED),
+        ("slower", {}, State.REFUTED),
+    ],
+)
+def test_only_too_little_gain_refutes_across_releases_and_changed_code(
+    reason, changes, state
+) -> None:
+    told = stands(tried("rejected", reason=reason, share=0.2, **changes), ground=NOW, share=0.2)
+    assert told.state is state
+
+
+def test_a_stale_refutation_says_that_code_and_release_have_moved() -> None:
+    told = stands(tried("rejected", reason="outputs_differ", code={"m": "old"}), ground=NOW)
+    assert told.why.endswith("stale: by fvec of an unknown version; of other code of m")
+
+
+def test_an_acceptance_before_the_code_changed_still_outweighs_an_older_refutation() -> None:
+    findings = tried("accepted", 1, code={"m": "old"}), tried("rejected", 9, reason="slower")
+    assert stands(*findings, ground=NOW).state is State.CONFIRMED
+
+
+@pytest.mark.parametrize(
+    ("changes", "holds"),
+    [
+        (SAME, True),
+        (SAME | {"code": {"m": "old"}}, False),
+        (SAME | {"fvec": "0.1.0"}, False),
+        ({}, False),
+    ],
+)
+def test_only_the_same_code_and_release_are_proof_for_a_joint_candidate(changes, holds) -> None:
+    card = REWRITE.model_copy(update={"findings": [tried("accepted", **changes)]})
+    assert (proven(card, "m", NOW) is not None) is holds
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "refused"),
+    [("outputs_differ", "new", True), ("outputs_differ", "old", False), ("slower", "old", True)],
+)
+def test_a_joint_refutation_looks_at_the_code_of_every_member(reason, code, refused) -> None:
+    names = ["a-card on m", "x on n"]
+    joint = tried(
+        "rejected", reason=reason, together=names, fvec="0.2.0", code={"m": "new", "n": code}
+    )
+    here = replace(NOW, code={"m": "new", "n": "new"})
+    card = REWRITE.model_copy(update={"findings": [joint]})
+    assert refused_together(card, frozenset(names), here) is refused
+
+
+def test_a_finding_of_the_future_decides_nothing_and_moves_no_ground() -> None:
+    future = tried(
+        "rejected", hardware="xeon", date=date(9999, 12, 31), gain=9.0, ci=(8, 9.5), share=1
+    )
+    assert stands(future).state is State.UNTRIED
+    assert stands(future, tried("accepted", 1)).state is State.CONFIRMED
+    assert seen(future) == seen()
+    joint = future.model_copy(update={"together": ["a-card on m", "x on m"]})
+    card = REWRITE.model_copy(update={"findings": [joint]})
+    assert not refused_together(card, frozenset(joint.together), GROUND)
+    moved = future.model_copy(update={"hardware": "epyc"})
+    card = REWRITE.model_copy(update={"findings": [moved, tried("rejected")]})
+    ((known,),) = [told.known for told in overviews([card], TODAY)]
+    assert known.standing.state is State.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        ("ci: [1.0, -1.0]", "ci.1"),
+        ("ci: [1.2, 1.1]", "ci: the lower end comes first"),
+        ("ci: [0.0, 1.1]", "ci.0"),
+        ("gain: 1e-300", "gain"),
+        ("gain: 1.0e+300", "gain"),
+        ("gain: 0.0", "gain"),
+        ("gain: -1.0", "gain"),
+        ("share: 1.0e-200", "share"),
+        ("share: 0.0", "share"),
+        ("share: 1.01", "share"),
+    ],
+)
+def test_numbers_that_no_measurement_gives_are_refused_with_their_place(lines, place) -> None:
+    head = "findings:\n- {date: 2026-01-01, stack: s, commit: c, verdict: rejected, reason: r,\n"
+    with pytest.raises(YamlError, match=rf"c.yaml:\d+:\d+: findings.0.{place}"):
+        loads(f"{HEAD}{head}   hardware: h, {lines}}}\n", Path("c.yaml"), CookbookCard)
 
 
 def seen(*findings: Finding, **now: float) -> Expected:

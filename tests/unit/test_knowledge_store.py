@@ -60,7 +60,9 @@ def test_the_packaged_cards_load_and_pass_the_check() -> None:
     assert {card.id for card in cards.facts} >= {"triton-2-51", "x86-server-cpu"}
 
 
-def test_a_later_directory_refines_a_card_and_keeps_the_findings_of_both(tmp_path: Path) -> None:
+def test_the_findings_of_a_later_directory_replace_those_of_the_card_that_it_refines(
+    tmp_path: Path,
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     text = COOKBOOK.format(id="a", title="old")
     put(first / "cookbook/server/a.yaml", merge_finding(text, finding("c1", 1)))
@@ -70,7 +72,7 @@ def test_a_later_directory_refines_a_card_and_keeps_the_findings_of_both(tmp_pat
     newer = put(second / "cookbook/server/a.yaml", merge_finding(text, finding("c2", 2)))
     cards = load_cards(first, second, tmp_path / "absent")
     assert [(card.id, card.title) for card in cards.cookbook] == [("a", "new"), ("b", "other")]
-    assert cards.cookbook[0].findings == [finding("c2", 2), finding("c1", 1)]
+    assert cards.cookbook[0].findings == [finding("c2", 2)]
     assert [card.id for card in cards.facts] == ["m"]
     assert cards.path_of("a") == newer
     assert cards.get("m") == cards.facts[0]
@@ -146,6 +148,15 @@ def test_check_names_every_broken_convention_with_its_place(tmp_path: Path) -> N
         f"{fact}:4:1: title: a card names its sources\n  hint: add sources:",
         f"{tmp_path / 'no'}: is not a directory",
     ]
+
+
+def test_a_date_after_today_is_a_problem_with_its_place(tmp_path: Path) -> None:
+    text = merge_finding(COOKBOOK.format(id="a", title="t"), finding("c1", 3))
+    card = put(tmp_path / "server" / "a.yaml", text)
+    assert check([tmp_path], date(2026, 11, 3)) == []
+    (problem,) = check([tmp_path], date(2026, 11, 2))
+    message = "findings: 2026-11-03 lies after today, 2026-11-02"
+    assert str(problem).startswith(f"{card}:14:1: {message}\n  hint: put the day of the run there")
 
 
 def test_the_schema_names_both_families_and_forbids_other_keys() -> None:

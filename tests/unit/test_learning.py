@@ -330,6 +330,69 @@ def test_what_was_accepted_on_other_ground_is_tried_alone(tmp_path, changes):
     assert weighed(known, *ASKED)[2] is None
 
 
+def test_code_that_changed_since_its_proof_is_tried_alone(tmp_path):
+    proof = {"model": "m", "fvec": "1", "code": {"m": "as it was"}}
+    known = cards_with(
+        tmp_path, lookups_one_pass=[finding(**proof)], native_string_tensors=[finding(**proof)]
+    )
+    here = replace(GROUND, fvec="1", code={"m": "as it was"})
+    assert learning.weigh(known, here, ASKED).together is not None
+    for moved in ({"code": {"m": "new"}}, {"fvec": "2"}):
+        assert learning.weigh(known, replace(here, **moved), ASKED).together is None
+
+
+def test_a_finding_that_a_reviewer_deletes_on_the_branch_stays_deleted(tiny_repo, tmp_path):
+    refine(tiny_repo, tmp_path / "one", lookups_one_pass=finding())
+    run_git(tiny_repo, "merge", "--quiet", "--no-ff", "--message", "Learn", BRANCH)
+    wrong = finding(date=date(2026, 2, 2), commit="b" * 40, run="run-2", verdict="rejected")
+    refine(tiny_repo, tmp_path / "two", lookups_one_pass=wrong)
+    text = run_git(tiny_repo, "show", f"{BRANCH}:{CARD}")
+    first = text[text.index("  - date: 2026-01-02") :]
+    commit_on_branch(tiny_repo, tmp_path, first, "")
+    with Stack.open(tiny_repo) as stack:
+        folders = learning.knowledge_folders(stack, tmp_path / "reading")
+        card = load_cards(builtin_directory(), *folders).get("lookups-one-pass")
+    assert [found.run for found in card.findings] == ["run-2"]
+
+
+def test_a_card_that_only_the_stack_changed_since_is_the_stacks(tiny_repo, tmp_path):
+    refine(tiny_repo, tmp_path / "one", lookups_one_pass=finding(), queue_delay=finding())
+    run_git(tiny_repo, "merge", "--quiet", "--no-ff", "--message", "Learn", BRANCH)
+    other = finding(date=date(2026, 2, 2), commit="b" * 40, run="run-2")
+    refine(tiny_repo, tmp_path / "two", queue_delay=other)
+    text = (tiny_repo / CARD).read_text()
+    (tiny_repo / CARD).write_text(text[: text.index("findings:\n")])
+    run_git(tiny_repo, "commit", "--quiet", "--all", "--message", "It was wrong")
+    with Stack.open(tiny_repo) as stack:
+        folders = learning.knowledge_folders(stack, tmp_path / "reading")
+        known = load_cards(builtin_directory(), *folders)
+    assert known.get("lookups-one-pass").findings == []
+    assert [found.run for found in known.get("queue-delay").findings] == ["run-2", "run-1"]
+    later = finding(date=date(2026, 2, 3), commit="c" * 40, run="run-3")
+    refine(tiny_repo, tmp_path / "three", lookups_one_pass=later)
+    assert run_git(tiny_repo, "show", f"{BRANCH}:{CARD}").count("- date: ") == 1
+    assert run_git(tiny_repo, "diff", "--name-only", f"{BRANCH}~1", BRANCH).split() == [CARD]
+
+
+def test_the_digest_of_a_models_code_is_of_its_code_alone(tiny_repo, tmp_path):
+    def code():
+        with Stack.open(tiny_repo) as stack:
+            return stack.code()
+
+    before = code()
+    place = tiny_repo / "models" / min(before)
+    (place / "1" / "weights.bin").write_bytes(b"new")
+    (tiny_repo / "notes.py").write_text("")
+    run_git(tiny_repo, "add", "--all")
+    run_git(tiny_repo, "commit", "--quiet", "--message", "Train")
+    assert code() == before
+    (place / "1" / "helper.py").write_text("")
+    run_git(tiny_repo, "add", "--all")
+    run_git(tiny_repo, "commit", "--quiet", "--message", "Help")
+    assert code().keys() == before.keys()
+    assert code() != before
+
+
 def test_what_failed_together_is_not_joined_again_and_one_joint_success_proves_no_member(tmp_path):
     def joint(**changes):
         return finding(together=[L, N], **changes)
@@ -393,6 +456,36 @@ def test_every_model_that_a_card_was_tried_on_has_a_finding_of_its_own():
         "one": [("accepted", "a"), ("rejected", "b")],
         "two": [("rejected", "a"), ("inconclusive", "b")],
     }
+
+
+def test_a_finding_names_the_code_and_the_version_of_fvec_that_it_is_of():
+    code = {"a": "1", "b": "2", "c": "3"}
+    ground = Ground(date(2026, 1, 2), "tiny", "c" * 40, "two cores", fvec="0.1.0", code=code)
+    alone = tried(1, "one", "a", Verdict.REJECTED)
+    joint = alone.hypothesis.model_copy(update={"together": ["one on a", "two on b"]})
+    both = alone.model_copy(update={"hypothesis": joint})
+    found = learning.findings([alone, both], LAYERS, ground)
+    told = {card: [(f.model, f.fvec, f.code) for f in made] for card, made in found.items()}
+    assert told == {
+        "one": [("a", "0.1.0", {"a": "1"}), ("a", "0.1.0", {"a": "1", "b": "2"})],
+        "two": [("b", "0.1.0", {"a": "1", "b": "2"})],
+    }
+
+
+def test_of_a_change_taken_out_the_share_without_the_others_is_not_written_down():
+    taken_out = tried(1, "one", "a", Verdict.REJECTED)
+    taken_out = taken_out.model_copy(update={"reason": "no_gain_on_top_of_others"})
+    ((found,),) = learning.findings([taken_out], LAYERS, GROUND).values()
+    assert found.share is None
+
+
+def test_numbers_that_no_card_may_hold_are_left_out_of_a_finding():
+    odd = tried(1, "one", "a", Verdict.REJECTED)
+    end = odd.end_to_end.model_copy(update={"throughput_ratio": 1e-9, "ci": (0.0, 1.0)})
+    small = odd.hypothesis.model_copy(update={"share": 0.0})
+    odd = odd.model_copy(update={"end_to_end": end, "hypothesis": small})
+    ((found,),) = learning.findings([odd], LAYERS, GROUND).values()
+    assert (found.gain, found.ci, found.share) == (None, None, None)
 
 
 def test_changes_tried_together_leave_a_finding_in_the_card_of_each():

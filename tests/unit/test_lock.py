@@ -48,8 +48,11 @@ def test_the_checkout_stays_clean(tiny_repo, tmp_path):
         assert git(tiny_repo, "status", "--porcelain") == ""
 
 
+OURS = "0123456789ab-1"  # how `layers.stack` names a worktree
+
+
 def test_worktrees_in_results_that_nobody_uses_go_and_all_others_stay(tiny_repo, tmp_path):
-    places = {name: tmp_path / name / "worktrees" / "w" for name in ("dead", "used", "theirs")}
+    places = {name: tmp_path / name / "worktrees" / OURS for name in ("dead", "used", "theirs")}
     for name in ("dead", "used"):
         with prepared(tmp_path / name):
             pass
@@ -64,6 +67,38 @@ def test_worktrees_in_results_that_nobody_uses_go_and_all_others_stay(tiny_repo,
         "theirs": True,
     }
     assert "dead" not in git(tiny_repo, "worktree", "list")
+
+
+@pytest.mark.parametrize("name", ["feature", "0123456789ab", "0123456789ab-0", "0123456789abc-1"])
+def test_a_worktree_under_another_name_is_a_persons_and_stays(tiny_repo, tmp_path, name):
+    with prepared(tmp_path / "out"):
+        pass
+    place = tmp_path / "out" / "worktrees" / name
+    git(tiny_repo, "worktree", "add", "--quiet", "--detach", str(place))
+    lock.remove_orphans(tiny_repo)
+    assert place.exists()
+
+
+def test_a_worktree_on_a_branch_is_a_persons_and_stays(tiny_repo, tmp_path):
+    with prepared(tmp_path / "out"):
+        pass
+    place = tmp_path / "out" / "worktrees" / OURS
+    git(tiny_repo, "worktree", "add", "--quiet", "-b", "mine", str(place))
+    lock.remove_orphans(tiny_repo)
+    assert place.exists()
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_a_marker_that_came_with_the_repository_makes_no_results_folder(tiny_repo, tracked):
+    (tiny_repo / ".fvec-results").write_text("")
+    if tracked:
+        git(tiny_repo, "add", ".fvec-results")
+        git(tiny_repo, "commit", "--quiet", "--message", "Claim the folder")
+    place = tiny_repo / "worktrees" / OURS
+    git(tiny_repo, "worktree", "add", "--quiet", "--detach", str(place))
+    (place / "work.txt").write_text("not committed")
+    lock.remove_orphans(tiny_repo)
+    assert place.exists() == tracked
 
 
 def test_a_folder_that_is_no_checkout_is_left_to_who_opens_it(tmp_path):

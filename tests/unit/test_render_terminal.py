@@ -3,8 +3,9 @@ from pathlib import Path
 from rich.console import Console
 
 from bot.render import terminal
+from bot.render.context import on_top_line
 from tests.golden_files import assert_golden
-from tests.render_fixture import empty_report, measure_report, plan_report, run_report
+from tests.render_fixture import ON_TOP, empty_report, measure_report, plan_report, run_report
 
 FILES = {"run": Path(".fvec/ads-serving/run.json"), "report": Path(".fvec/ads-serving/report.html")}
 
@@ -25,6 +26,15 @@ def test_a_run_that_tried_nothing_says_so_in_one_line():
         "nothing to try: the cookbook holds no card for the layers features, server, config\n"
         "report: .fvec/ads-serving/report.html\n"
     )
+
+
+def test_a_change_that_cannot_be_told_to_pay_is_not_called_rejected():
+    found = ON_TOP.model_copy(update={"verdict": "inconclusive"})
+    line = on_top_line(found)
+    assert line.endswith(
+        "it cannot be told whether it still pays, so it stays for what it gained when it was accepted"
+    )
+    assert "no longer pays" not in line
 
 
 def test_a_plan_is_ranked_with_the_skipped_at_the_end():

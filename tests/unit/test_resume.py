@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from layers.answers import Budget, CommitIntent
+from layers.answers import Budget, CommitAnswer, CommitIntent
 from layers.errors import JournalMismatch, Location
 from layers.journal import Entry
 from layers.resume import Earlier, refined_since
@@ -57,6 +57,14 @@ def test_answers_are_given_once_and_in_order():
     assert earlier.take_text("sampled") is None
 
 
+def test_an_answer_about_one_candidate_is_not_given_to_another():
+    told = Earlier(entries(candidate(1)), PATH)
+    assert told.take_of("candidate", CommitAnswer, 1, "b2") is None
+    assert told.take_of("candidate", CommitAnswer, 2, "b1") is None
+    assert told.take_of("candidate", CommitAnswer, 1, "b1").commit == "c"
+    assert told.take_of("candidate", CommitAnswer, 1, "b1") is None
+
+
 def test_a_new_run_has_nothing_to_take():
     earlier = Earlier([], PATH)
     assert (earlier.head, earlier.lives, earlier.spent_s) == (None, 0, 0.0)
@@ -74,7 +82,10 @@ def test_the_time_of_all_processes_counts_and_what_lies_between_does_not():
     ("lines", "counted"),
     [
         ([candidate(1), ("block", {}), RESUMED], []),  # no look: nothing was spent
+        ([candidate(1), ("look", {})], [1]),  # by what ended the last process
         ([candidate(1), ("look", {}), RESUMED], [1]),
+        ([candidate(1), ("look", {}), RESUMED, ("look", {})], [1, 1]),
+        ([candidate(1), ("look", {}), iteration(1), ("look", {})], []),  # of an accepted change
         ([candidate(1), ("look", {}), RESUMED, ("look", {}), RESUMED], [1, 1]),
         ([candidate(1), ("look", {}), RESUMED, iteration(1)], [1]),
         ([candidate(1), ("look", {}), iteration(1), RESUMED], []),

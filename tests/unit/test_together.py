@@ -58,6 +58,11 @@ def test_each_member_is_written_on_top_of_the_one_before(tiny_repo, tmp_path) ->
     assert "Add first (first)\n\nBecause.\n\nAdd second (second)\n\nBecause." in edit.explanation
 
 
+def test_a_reviewer_is_told_that_members_were_not_measured_singly(tiny_repo, tmp_path) -> None:
+    edit = written(tiny_repo, tmp_path / "out", server=Appending(), features=Appending())
+    assert "were not measured one by one in this run" in edit.explanation
+
+
 def test_where_one_cannot_be_written_none_is(tiny_repo, tmp_path) -> None:
     for layer in (Appending("not there"), Climbing()):
         assert written(tiny_repo, tmp_path / "out", server=Appending(), features=layer) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -420,6 +421,7 @@ def verdict_of(
     root: Path = Path("/b"),
     manifest: Manifest = MANIFEST,
     meanwhile: Callable[[], object] = lambda: None,
+    layer: object = LAYERS[LayerName.FEATURES],
 ) -> tuple[str, str, str]:
     """Judge a candidate whose trial ends before a server starts."""
 
@@ -436,7 +438,7 @@ def verdict_of(
     )
     verifier = Verifier(bench, rules, build, None, lambda look: None)
     baseline = StackView(root, "base", manifest, Path("python"))
-    found = verifier.verify(tried, LAYERS[LayerName.FEATURES], baseline, 1)
+    found = verifier.verify(tried, layer, baseline, 1)
     return found.verdict, found.reason, found.detail
 
 
@@ -454,6 +456,25 @@ def test_an_approximation_needs_metric_and_margin_of_the_manifest():
     tried = candidate(change_class=ChangeClass.APPROXIMATE)
     end = verdict_of(tried, ToolFailed("reached"), manifest=opted_in)
     assert end == ("rejected", "build_failed", "reached")
+
+
+@pytest.mark.parametrize(("layer", "asked"), [(None, []), ("a layer", ["measured"])])
+def test_a_change_that_was_moved_is_held_to_its_class_and_not_measured(monkeypatch, layer, asked):
+    seen: list[str] = []
+
+    def correct(_verifier, trial, _launch, _baseline):
+        seen.append("answers compared")
+
+    def measure(_verifier, _trial, _launch):
+        seen.append("measured")
+        raise TrialEnded(Verdict.REJECTED, "measured")
+
+    monkeypatch.setattr(Verifier, "_launch", lambda *_: nullcontext())
+    monkeypatch.setattr(Verifier, "_correctness", correct)
+    monkeypatch.setattr(Verifier, "_measure", measure)
+    end = verdict_of(candidate(), layer=layer)
+    assert seen == ["answers compared", *asked]
+    assert end[0] == ("rejected" if asked else "accepted")
 
 
 @pytest.mark.parametrize("name", ["traffic/requests.bin", ".github/fvec.yml", "judge/metric.py"])

@@ -28,7 +28,7 @@ _AROUND = (
 )
 _INDEX = (cst.SubscriptElement, cst.Slice, cst.Index, cst.Colon, cst.LeftSquareBracket)
 _BRACKETS = (cst.LeftSquareBracket, cst.RightSquareBracket)
-_COLLECTS = {"append", "add", "add_array", "block"}
+_COLLECTS = {"append", "add", "add_array", "block", "full"}
 _SHAPES = {"reshape", "ravel", "flatten", "astype", "copy", "tolist"}
 
 

@@ -44,6 +44,13 @@ class NAME:
             column[:, 0] = values
             self._kept.append(column)
 
+    def full(self, value, rows):
+        """Append what NUMPY.full((rows, 1), value) makes; of a plain number a column."""
+        if type(value) in (int, float, bool) or isinstance(value, NUMPY.generic):
+            self.add(value, rows)
+        else:
+            self.block(NUMPY.full((rows, 1), value, self._dtype))
+
     def add_array(self, values):
         """Append an array as a column; assignment converts as astype does."""
         if type(values) is NUMPY.ndarray and values.ndim == 1:

@@ -9,7 +9,7 @@ buffer where it fits, and else kept as it is (`columns.py` holds the code that d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,6 +19,7 @@ from layers.features.codemod import Codemod, File, Rewrite, share_of_lines
 from layers.features.codemods.columns.columns import helper_code
 from layers.features.codemods.columns.parts import Part, PartReader
 from layers.features.editing import Change, Edits, add_helper
+from layers.features.module_names import module_name
 from layers.features.sites import Found, Refusal, Site
 from layers.features.source import Source, places_of
 
@@ -27,6 +28,7 @@ _JOINS = {"numpy.concatenate", "numpy.hstack"} | _STACKS
 _NEEDS_AXIS = {"numpy.concatenate", "numpy.stack"}
 _APPEND = cst.Attribute(cst.Name("columns"), cst.Name("append"))
 _LAST_AXIS = {"1", "-1"}
+_NESTED = "the join is a part of another one"
 
 
 class UnsafeError(Exception):
@@ -67,6 +69,7 @@ class _Analysis:
         self.source = source
         self.collected: list[_Collected] = []
         self.refusals: list[Refusal] = []
+        self.numpy = module_name(source, "numpy")
         self._parts = PartReader(source)
         self._unused = source.unused("columns", "column_parts", "columns")
         for call in source.all(cst.Call):
@@ -75,6 +78,23 @@ class _Analysis:
                     self.collected.append(self._collect(call))
                 except UnsafeError as reason:
                     self.refusals.append(Refusal(str(reason), source.line(call)))
+        self._leave([item for item in self.collected if self._is_part(item)], _NESTED)
+        if self.numpy is None:
+            self._leave(self.collected, "NumPy is not imported before the first function")
+
+    def _leave(self, items: Sequence[_Collected], reason: str) -> None:
+        self.refusals += [Refusal(reason, self.source.line(item.join)) for item in items]
+        self.collected = [item for item in self.collected if item not in items]
+
+    def _is_part(self, item: _Collected) -> bool:
+        """Return whether the join stands in what another one joins, which is taken as it is."""
+        around = [
+            node
+            for other in self.collected
+            if other is not item
+            for node in (other.join, *(append for append, _ in other.appends))
+        ]
+        return any(self.source.inside(item.join, node) for node in around)
 
     def sites(self, path: str) -> Iterator[Site]:
         """Yield one site per join, with the lines that allocate, append and join."""
@@ -227,8 +247,7 @@ def _edit(analysis: _Analysis) -> cst.Module:
         edits.insert_before(item.statement, f"{item.name} = {source.module.code_for_node(made)}\n")
         for call in filled:
             edits.insert_before(item.statement, f"{source.module.code_for_node(call)}\n")
-    numpy = cst.ensure_type(_function(analysis.collected[0].join).value, cst.Name).value
-    return add_helper(source.module.visit(edits), helper_code(helper, numpy))
+    return add_helper(source.module.visit(edits), helper_code(helper, analysis.numpy or ""))
 
 
 def _constant(node: cst.CSTNode) -> Change:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from layers.features.codemods.columns.elementwise import Chain, Elementwise, NotElementwiseError
+from layers.features.editing import in_parentheses
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,9 @@ class Steps:
         """Return the function of one column as code."""
         code = values
         for link in self.links:
-            inner = cst.parse_expression(code)
+            inner: cst.CSTNode = cst.parse_expression(code)
+            if not isinstance(inner, cst.Name | cst.Call):
+                inner = in_parentheses(inner)
             whole = cst.Expr(link.node)
             if link.node is link.leaf:
                 continue

@@ -79,7 +79,7 @@ class PartReader:
         rows, dtype = _column_rows(call.args[0].value), self._dtype(call.args[2])
         if dtype is None or not isinstance(rows, cst.Name):
             return None
-        return Part(dtype, _calls("add", call.args[1].value, rows))
+        return Part(dtype, _calls("full", call.args[1].value, rows))
 
     def _reshaped(self, node: cst.BaseExpression) -> Part | None:
         """Read `x.astype(D).reshape(-1, 1)` and `x.reshape(-1, 1).astype(D)`."""

@@ -20,11 +20,13 @@ from layers.features.codemods.columns.collection import Collection
 from layers.features.codemods.columns.elementwise import Chain, Elementwise, NotElementwiseError
 from layers.features.codemods.columns.loop_steps import Steps, only_last, read_steps
 from layers.features.codemods.columns.reads import UnsafeError, check_reads_only
-from layers.features.editing import Edits, add_helper
+from layers.features.codemods.vocabulary.steady import is_steady
+from layers.features.editing import Edits, add_helper, as_argument
 from layers.features.sites import Found, Refusal, Site
 from layers.features.source import Source
 
 _LONG = 64  # characters of a call that is still written on one line
+_SPACE = cst.SimpleWhitespace(" ")
 _MINIMUM = 2  # operations: gathering the columns costs about as much as one
 
 
@@ -79,7 +81,16 @@ def _read(source: Source, elementwise: Elementwise, node: cst.For | cst.CompFor)
     check_reads_only(source, chain.leaf)
     if any(name == variable.value for name in chain.scalars):
         raise UnsafeError("the column and a number come from the same name")
+    _check_numbers(source, node, chain)
     return _Loop(node, variable, chain, steps)
+
+
+def _check_numbers(source: Source, node: cst.CSTNode, chain: Chain) -> None:
+    """Raise UnsafeError unless the numbers are there where there is no column to compute."""
+    owner = source.parent(node) if isinstance(node, cst.CompFor) else node
+    names = [n for n in _within(owner or node) if isinstance(n, cst.Name)]
+    if not all(is_steady(source, name) for name in names if name.value in chain.scalars):
+        raise UnsafeError("a number may not be known before the loop")
 
 
 def _body(source: Source, node: cst.For | cst.CompFor) -> cst.CSTNode | None:
@@ -125,16 +136,19 @@ def _check_place(source: Source, node: cst.CSTNode, variable: str) -> None:
             return
         if isinstance(parent, cst.ClassDef | cst.Lambda):
             raise UnsafeError("the loop is in a class body or a lambda")
-        if isinstance(parent, cst.Try) and any(_names(h, variable) for h in _handlers(parent)):
+        handled = isinstance(parent, cst.Try | cst.TryStar | cst.With)
+        if handled and isinstance(node, cst.For) and _is_seen(source, node, variable):
             raise UnsafeError("who handles an error asks at which column it happened")
 
 
-def _handlers(node: cst.Try) -> list[cst.CSTNode]:
-    return [*node.handlers, *([node.finalbody] if node.finalbody else [])]
-
-
-def _names(node: cst.CSTNode, variable: str) -> bool:
-    return any(isinstance(n, cst.Name) and n.value == variable for n in _within(node))
+def _is_seen(source: Source, loop: cst.For, variable: str) -> bool:
+    """Return whether anything outside the loop may read what the name stands for."""
+    bound = next(
+        (n for n in _within(loop) if isinstance(n, cst.Name) and n.value == variable), None
+    )
+    items = source.assignments(bound) if bound else None
+    used = [reference.node for item in items or () for reference in item.references]
+    return not items or any(not source.inside(node, loop) for node in used)
 
 
 def _site(source: Source, path: str, loop: _Loop) -> Site:
@@ -156,7 +170,7 @@ def _edit(source: Source, loops: list[_Loop], numpy: str) -> cst.Module:
     for loop in loops:
         edits.change(loop.node, partial(_over_batches, source, loop, helper, values))
         if loop.steps is None:
-            edits.change(loop.chain.node, lambda _: cst.Name(values))
+            edits.change(loop.chain.node, partial(_named, values))
     return add_helper(source.module.visit(edits), helper_code(helper, numpy))
 
 
@@ -168,7 +182,7 @@ def _over_batches(
     code = source.module.code_for_node
     fetch = f"lambda {variable}: {code(chain.leaf)}"
     compute = steps.compute(values) if steps else _compute(chain, values)
-    arguments = [code(loop.node.iter), fetch, compute]
+    arguments = [code(as_argument(loop.node.iter)), fetch, compute]
     arguments += dict.fromkeys(chain.scalars)
     call = f"{helper}({', '.join(arguments)})"
     if len(call) > _LONG:
@@ -180,7 +194,15 @@ def _over_batches(
     )
     if steps:
         node = node.with_changes(body=only_last(cst.ensure_type(node, cst.For)))
-    return node.with_changes(target=target, iter=cst.parse_expression(call))
+    spaced = {} if code(loop.node.whitespace_after_in) else {"whitespace_after_in": _SPACE}
+    return node.with_changes(target=target, iter=cst.parse_expression(call), **spaced)
+
+
+def _named(values: str, node: cst.CSTNode) -> cst.CSTNode:
+    """Return the name in the parentheses of what it replaces: a keyword may touch them."""
+    if not isinstance(node, cst.BaseExpression):
+        return node
+    return cst.Name(values, lpar=node.lpar, rpar=node.rpar)
 
 
 def _compute(chain: Chain, values: str) -> str:

@@ -82,6 +82,9 @@ def tests(where: Layout) -> Sequence[str]:
     if "H" in where.starts:
         hour = where.starts["H"]
         found.append(f'text[{hour}:{hour + 2}] != "24"')  # midnight to some versions of Python
+    if "f" in where.starts:
+        start = where.starts["f"]
+        found.append(f"text[{start}:{start + WIDTHS['f']}].isdigit()")  # else a zone may end it
     return found
 
 

@@ -241,11 +241,18 @@ def _edit(analysis: _Analysis) -> cst.Module:
     rows = source.unused("_rows", "_frame_rows")
     applied = source.unused("_apply_rows", "_apply_frame_rows")
     for walk in analysis.walks:
-        columns = f"{tuple(walk.names)!r}, {tuple(walk.attributes)!r}"
-        edits.change(walk.call, partial(_called, rows, applied, columns.replace("'", '"')))
+        columns = f"{_written(walk.names)}, {_written(walk.attributes)}"
+        edits.change(walk.call, partial(_called, rows, applied, columns))
     cells = source.unused("_Cells", "_RowCells")
     code = helper_code(analysis.pandas or "", rows, applied, cells)
     return add_helper(source.module.visit(edits), code)
+
+
+def _written(names: Sequence[str]) -> str:
+    """Return the tuple of texts as code, in double quotes where that changes nothing else."""
+    texts = [repr(name) for name in names]
+    texts = [text if set(text) & {'"', "\\"} else f'"{text[1:-1]}"' for text in texts]
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
 
 
 def _called(rows: str, applied: str, columns: str, node: cst.CSTNode) -> cst.CSTNode:

@@ -3,7 +3,7 @@
 Matches `np.array(x)`, `x.copy()` and `x.astype(D)` where x holds a numeric input and D is the type
 that config.pbtxt declares for it, and where all that happens to the copy makes something new of
 it: arithmetic, comparisons, elementwise functions, joins. In a file that writes into anything
-that may be an input, nothing is changed.
+that may be an input, or hands it to what may, nothing is changed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import libcst as cst
 
 from layers.features.arrays import calls, input_name, is_array, numpy_name
 from layers.features.codemod import Codemod, File, Rewrite, share_of_lines
-from layers.features.codemods.inputs.reading import UnsafeError, check_only_read, check_writes
-from layers.features.editing import Edits, add_helper
+from layers.features.codemods.inputs.functions import UnsafeError
+from layers.features.codemods.inputs.reading import check_only_read
+from layers.features.codemods.inputs.writes import check_calls, check_writes
+from layers.features.editing import Edits, add_helper, as_argument
 from layers.features.sites import Found, Refusal, Site
 from layers.features.source import Source
 
@@ -53,6 +55,7 @@ def analyse(source: Source, file: File) -> Rewrite:
         try:
             check_writes(source)
             check_only_read(source, call)
+            check_calls(source)
         except UnsafeError as reason:
             found.append(Refusal(str(reason), source.line(call)))
             continue
@@ -112,9 +115,9 @@ def _replaced(source: Source, copy: _Copy, helper: str, node: cst.CSTNode) -> cs
     code = source.module.code_for_node
     original = cst.ensure_type(copy.node.deep_replace(copy.values, cst.Name("values")), cst.Call)
     dtype = "" if copy.dtype is None else f", {copy.dtype}"
-    return cst.parse_expression(
-        f"{helper}({code(copy.values)}, lambda values: {code(original)}{dtype})"
-    )
+    original = original.with_changes(lpar=[], rpar=[])
+    call = f"{helper}({code(as_argument(copy.values))}, lambda values: {code(original)}{dtype})"
+    return cst.parse_expression(call).with_changes(lpar=copy.node.lpar, rpar=copy.node.rpar)
 
 
 _HELPER = '''

@@ -17,6 +17,7 @@ from layers.base import Hotspot
 from layers.features.callees import Callees
 from layers.features.codemod import Codemod, File, Rewrite, on_lines
 from layers.features.codemods.inputs.bindings import Request, UnsafeError, Use, resolve
+from layers.features.codemods.inputs.certainty import WORTHWHILE, is_asked, is_served, weight
 from layers.features.editing import (
     Change,
     Edits,
@@ -138,10 +139,11 @@ class _Analysis:
             helper = pending.pop()
             if not isinstance(helper.owner, cst.FunctionDef):
                 continue
-            for call in calls:
-                argument = self._callees.argument(call, helper.owner, helper.name)
-                if argument is None:
-                    continue
+            given = [(c, self._callees.argument(c, helper.owner, helper.name)) for c in calls]
+            made = [(call, argument) for call, argument in given if argument is not None]
+            if helper.owner.params.star_kwarg or any(a.star for c, _ in made for a in c.args):
+                continue  # what is unpacked may name the parameter that would be added
+            for call, argument in made:
                 known = len(self._requests)
                 try:
                     caller = self._use(argument, call, None, helper)
@@ -159,14 +161,45 @@ class _Analysis:
                     break
 
     def _activate(self) -> None:
-        for request in list(self._requests.values()):
-            uses = request.uses
-            alone = len(uses) == 1 and uses[0].helper and not uses[0].repeated
-            if not alone and _weight(request, set()) >= _WORTHWHILE:
-                _spread(request)
-        for request in list(self._requests.values()):
-            if not request.active:
-                self._drop(request, "a single look-up of this request: one pass saves nothing")
+        """Mark the requests that one pass serves, once those that it does not are dropped."""
+        while True:
+            for request in self._requests.values():
+                request.active = request.handed_in = False
+            for request in self._requests.values():
+                uses = request.uses
+                alone = len(uses) == 1 and uses[0].helper and not uses[0].repeated
+                if not alone and weight(self.source, request) >= WORTHWHILE:
+                    _spread(request)
+            reasons = ((r, self._hindrance(r)) for r in self._requests.values())
+            found = next(((request, reason) for request, reason in reasons if reason), None)
+            if found is None:
+                return
+            self._drop(*found)
+
+    def _hindrance(self, request: Request) -> str:
+        """Return why a request is not served by one pass, "" where it is."""
+        source = self.source
+        if not request.active:
+            return "a single look-up of this request: one pass saves nothing"
+        owner = request.owner
+        own = isinstance(owner, cst.FunctionDef) and not self._is_handed_in(owner)
+        if own and weight(source, request, least=True) < WORTHWHILE:
+            return "a single look-up at times, where no caller hands the inputs in"
+        if is_served(source, request) or is_asked(source, request, _where(request)):
+            return ""
+        return "a condition decides whether the request is looked into"
+
+    def _is_handed_in(self, function: cst.FunctionDef) -> bool:
+        """Return whether each mention of the function is a call that hands the inputs in."""
+        calls = {
+            use.call.func
+            for request in self._requests.values()
+            for use in request.uses
+            if use.helper and use.helper.owner is function
+        }
+        names = {f.attr if isinstance(f, cst.Attribute) else f for f in calls}
+        mentions = [n for n in self.source.all(cst.Name) if n.value == function.name.value]
+        return bool(names) and all(n in names or n is function.name for n in mentions)
 
     def _drop(self, request: Request, reason: str) -> None:
         self._requests = {key: r for key, r in self._requests.items() if r is not request}
@@ -175,21 +208,6 @@ class _Analysis:
         for use in request.uses:
             if use.key is not None:
                 self.refusals.append(Refusal(reason, self.source.line(use.call)))
-
-
-_WORTHWHILE = 2
-
-
-def _weight(request: Request, seen: set[Request]) -> int:
-    """Return how many look-ups one request sees, counted no further than is worthwhile."""
-    if request in seen:
-        return _WORTHWHILE
-    total = 0
-    for use in request.uses:
-        if use.repeated:
-            return _WORTHWHILE
-        total += _weight(use.helper, seen | {request}) if use.helper else 1
-    return min(total, _WORTHWHILE)
 
 
 def _spread(request: Request) -> None:

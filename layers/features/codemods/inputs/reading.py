@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
-from layers.features.arrays import calls, followed, input_name
+from layers.features.codemods.inputs.functions import (
+    METHODS,
+    PLAIN,
+    READING,
+    UnsafeError,
+    is_quiet,
+)
 from layers.features.source import Source
 
-_FUNCTIONS = tuple(
-    f"numpy.{name}"
-    for name in (
-        *("log1p", "log", "exp", "expm1", "sqrt", "abs", "absolute", "floor", "ceil", "sign"),
-        *("isnan", "isinf", "isfinite", "maximum", "minimum", "clip", "where", "nan_to_num"),
-        *("any", "all", "min", "max", "amin", "amax"),
-        *("concatenate", "stack", "hstack", "vstack", "column_stack"),
-    )
-)
-_BUILTINS = ("builtins.len", "builtins.float", "builtins.int", "builtins.bool")
-_METHODS = {"astype", "tolist", "min", "max", "any", "all"}
 _FACTS = {"shape", "size", "dtype", "ndim"}
-_WRITERS = {"fill", "sort", "resize", "put", "partition", "itemset", "setflags", "byteswap"}
-_SETUP = {"initialize", "__init__", "finalize"}
-_OWN = ("zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like")
-_FRESH = tuple(f"numpy.{name}" for name in _OWN)
-
-
-class UnsafeError(Exception):
-    """The array may be written, kept or handed on; the text says where."""
+_LATER = (cst.FunctionDef, cst.Lambda, cst.GeneratorExp)
+_PAUSES = (cst.Yield, cst.Await)
 
 
 def check_only_read(source: Source, node: cst.BaseExpression) -> None:
@@ -59,24 +50,25 @@ def _check_attribute(source: Source, attribute: cst.Attribute) -> None:
     if attribute.attr.value in _FACTS:
         return
     call = source.parent(attribute)
-    method = isinstance(call, cst.Call) and call.func is attribute
-    if not method or attribute.attr.value not in _METHODS:
-        raise UnsafeError(
-            f"the copy is used by {attribute.attr.value!r}, which may keep or write it"
-        )
-    _check_keywords(cst.ensure_type(call, cst.Call))
+    method = attribute.attr.value
+    known = isinstance(call, cst.Call) and call.func is attribute and method in METHODS
+    if not known:
+        raise UnsafeError(f"the copy is used by {method!r}, which may keep or write it")
+    _check_arguments(cst.ensure_type(call, cst.Call), METHODS[method])
 
 
 def _check_argument(source: Source, argument: cst.Arg) -> None:
     call = source.parent(argument)
-    known = isinstance(call, cst.Call) and calls(source, call, *_FUNCTIONS, *_BUILTINS)
+    function = call.func if isinstance(call, cst.Call) else None
+    names = source.qualified(function) if isinstance(function, cst.Name | cst.Attribute) else set()
+    known = len(names) == 1 and names <= READING.keys() | PLAIN
     if not known or argument.star or argument.keyword:
         raise UnsafeError("the copy is handed to a function that may keep or write it")
-    _check_keywords(cst.ensure_type(call, cst.Call))
+    _check_arguments(cst.ensure_type(call, cst.Call), READING.get(next(iter(names)), 1))
 
 
-def _check_keywords(call: cst.Call) -> None:
-    if any(a.star or (a.keyword and a.keyword.value in {"out", "copy"}) for a in call.args):
+def _check_arguments(call: cst.Call, positional: int) -> None:
+    if not is_quiet(call, positional):
         raise UnsafeError("the result is written into an array that exists")
 
 
@@ -88,54 +80,25 @@ def _check_name(source: Source, assign: cst.Assign) -> None:
     bound = source.assignments(target)
     if bound is None or len(bound) != 1 or source.function_of(assign) is None:
         raise UnsafeError("the name of the copy is bound more than once, or elsewhere")
+    if any(isinstance(node, _PAUSES) for node in _within(source.function_of(assign))):
+        raise UnsafeError("the function pauses, and what is sent meanwhile is not known")
     for reference in bound[0].references:
         if reference.node is not target:
+            _check_time(source, reference.node, assign)
             check_only_read(source, cst.ensure_type(reference.node, cst.Name))
 
 
-def check_writes(source: Source) -> None:
-    """Raise UnsafeError where anything in the file that may be an input is written in place."""
-    for node in source.nodes:
-        base = _written(node)
-        if base is not None and not _is_own(source, base) and not _in_setup(source, node):
-            line = source.line(node)
-            raise UnsafeError(f"line {line} writes into what may be an input")
+def _check_time(source: Source, node: cst.CSTNode, assign: cst.Assign) -> None:
+    """Raise UnsafeError where the name may be read after the function has returned."""
+    for parent in source.ancestors(node):
+        if parent is source.function_of(assign):
+            return
+        if isinstance(parent, _LATER):
+            break
+    raise UnsafeError("a function of its own reads the copy, maybe later")
 
 
-def _written(node: cst.CSTNode) -> cst.CSTNode | None:
-    """Return what a node writes into in place."""
-    if isinstance(node, cst.AugAssign):
-        return node.target
-    if isinstance(node, cst.AssignTarget):
-        return node.target if isinstance(node.target, cst.Subscript) else None
-    if isinstance(node, cst.Attribute):
-        return node.value if node.attr.value in _WRITERS else None
-    named = isinstance(node, cst.Arg) and node.keyword is not None and node.keyword.value == "out"
-    return node.value if isinstance(node, cst.Arg) and named else None
-
-
-def _in_setup(source: Source, node: cst.CSTNode) -> bool:
-    function = source.function_of(node)
-    return function is None or function.name.value in _SETUP
-
-
-def _is_own(source: Source, node: cst.CSTNode) -> bool:
-    """Return whether what is written is certain to have been made in this file, or no array."""
-    while isinstance(node, cst.Subscript):
-        node = node.value
-    if not isinstance(node, cst.Name) or input_name(source, node) is not None:
-        return False
-    values = [source.parent(item.node) for item in source.assignments(node) or ()]
-    made = [_value(source, value) for value in values if not isinstance(value, cst.AugAssign)]
-    return bool(made) and all(value is not None and _is_fresh(source, value) for value in made)
-
-
-def _value(source: Source, target: cst.CSTNode | None) -> cst.BaseExpression | None:
-    assign = source.parent(target) if isinstance(target, cst.AssignTarget) else None
-    return assign.value if isinstance(assign, cst.Assign) else None
-
-
-def _is_fresh(source: Source, node: cst.BaseExpression) -> bool:
-    node = followed(source, node)
-    literal = (cst.List, cst.Dict, cst.ListComp, cst.DictComp, cst.BaseNumber, cst.SimpleString)
-    return isinstance(node, literal) or calls(source, node, *_FRESH) is not None
+def _within(node: cst.CSTNode | None) -> Iterator[cst.CSTNode]:
+    for child in node.children if node else ():
+        yield child
+        yield from _within(child)

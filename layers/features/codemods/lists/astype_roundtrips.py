@@ -16,7 +16,7 @@ import libcst as cst
 from layers.features.arrays import calls, is_array, numpy_name
 from layers.features.codemod import Codemod, File, Rewrite, share_of_lines
 from layers.features.codemods.lists.roundtrip_helper import helper_code
-from layers.features.editing import Edits, add_helper
+from layers.features.editing import Edits, add_helper, as_argument
 from layers.features.sites import Found, Refusal, Site
 from layers.features.source import Source
 
@@ -174,14 +174,16 @@ def _edit(source: Source, trips: list[_Trip], numpy: str) -> cst.Module:
 
 def _replaced(source: Source, trip: _Trip, helper: str, node: cst.CSTNode) -> cst.CSTNode:
     del node
+    kept = {"lpar": trip.node.lpar, "rpar": trip.node.rpar}  # a keyword may touch them
     if not trip.way:
-        return trip.values
+        return trip.values if trip.values.lpar else trip.values.with_changes(**kept)
     code = source.module.code_for_node
     replaced = trip.node.deep_replace(trip.values, cst.Name("values"))
     original = code(cst.ensure_type(replaced, cst.Call))
     dtype = "" if trip.dtype is None else f", {trip.dtype}"
-    call = f'{helper}({code(trip.values)}, "{trip.way}", lambda values: {original}{dtype})'
-    return cst.parse_expression(call)
+    values = code(as_argument(trip.values))
+    call = f'{helper}({values}, "{trip.way}", lambda values: {original}{dtype})'
+    return cst.parse_expression(call).with_changes(**kept)
 
 
 CODEMOD = Codemod(

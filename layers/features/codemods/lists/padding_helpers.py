@@ -47,13 +47,16 @@ def NAME(rows, width, constant, dtype, left, cut, original):
     if (
         type(rows) is not list
         or dtype is None  # the list's own type
-        or not type(width) is type(constant) is int
+        or type(width) is not int
+        or type(constant) not in (int, float)
         or width < 1
-        or abs(constant) > 2**31 - 1
+        or not abs(constant) <= 2**31 - 1
         or kind.char not in "ilfd"
         or not kind.isnative
         or not rows
         or any(type(row) is not list for row in rows)
+        or not {int, float}.issuperset(map(type, rows[0]))  # before all are gone through
+        or not {int, float}.issuperset(map(type, rows[-1]))
     ):
         return original(rows, width)
     lengths = [min(len(row), width) for row in rows] if cut else [len(row) for row in rows]

@@ -16,7 +16,8 @@ from layers.features.arrays import calls, numpy_name
 from layers.features.codemod import Codemod, File, Rewrite, share_of_calls
 from layers.features.codemods.lists.padding_helpers import row_code, rows_code
 from layers.features.codemods.lists.padding_loops import Filled, filled, with_array
-from layers.features.editing import Edits, add_helper
+from layers.features.codemods.vocabulary.steady import is_steady
+from layers.features.editing import Edits, add_helper, as_argument
 from layers.features.sites import Found, Refusal, Site
 from layers.features.source import Source
 
@@ -143,7 +144,19 @@ def _rows(source: Source, call: cst.Call) -> _Rows | None:
     code = source.module.code_for_node
     if code(width).partition(".")[0] in {row, "rows"} or code(dtype.value) in {"rows", "width"}:
         raise UnsafeError("the width changes from row to row, or a name is one of the function's")
+    if not (_is_steady(source, width) and _is_steady(source, dtype.value)):
+        raise UnsafeError("the width or the dtype may not be known where there is no row")
     return _Rows(call, loop.iter, width, constant, code(dtype.value), left, cut, place)
+
+
+def _is_steady(source: Source, node: cst.BaseExpression) -> bool:
+    """Return whether `node` is there without any row; of a module that is NumPy's own."""
+    module = node.value if isinstance(node, cst.Attribute) else None
+    if isinstance(module, cst.Name) and isinstance(node, cst.Attribute):
+        names = source.qualified(node)
+        if names and all(name.startswith("numpy.") for name in names):
+            return is_steady(source, module)
+    return is_steady(source, node)
 
 
 def _padded(
@@ -213,10 +226,11 @@ def _pad_row(source: Source, padding: _Row, helper: str, node: cst.CSTNode) -> c
     widths = cst.parse_expression("(before, after)")
     arguments = [first.with_changes(value=cst.Name("values")), second.with_changes(value=widths)]
     call = code(padding.node.with_changes(args=[*arguments, *rest]))
-    before, after = (code(width) for width in padding.widths)
-    return cst.parse_expression(
-        f"{helper}({code(padding.values)}, {before}, {after}, {padding.constant}, "
-        f"lambda values, before, after: {call})"
+    before, after = (code(as_argument(width)) for width in padding.widths)
+    return _in_place(
+        padding.node,
+        f"{helper}({code(as_argument(padding.values))}, {before}, {after}, {padding.constant}, "
+        f"lambda values, before, after: {call})",
     )
 
 
@@ -227,11 +241,18 @@ def _pad_rows(source: Source, padding: _Rows, helper: str, node: cst.CSTNode) ->
     comprehension = cst.ensure_type(padding.node.args[0].value, cst.ListComp)
     loop = comprehension.for_in.with_changes(iter=cst.Name("rows"))
     original = padding.node.deep_replace(comprehension.for_in, loop)
-    return cst.parse_expression(
-        f"{helper}({code(padding.rows)}, {code(padding.width)}, {padding.constant}, "
+    return _in_place(
+        padding.node,
+        f"{helper}({code(as_argument(padding.rows))}, {code(padding.width)}, {padding.constant}, "
         f"{padding.dtype}, {padding.left}, {padding.cut}, "
-        f"lambda rows, width: {code(cst.ensure_type(original, cst.Call))})"
+        f"lambda rows, width: {code(cst.ensure_type(original, cst.Call))})",
     )
+
+
+def _in_place(replaced: cst.Call, call: str) -> cst.BaseExpression:
+    """Return the call in the parentheses of what it replaces: a keyword may touch them."""
+    made = cst.parse_expression(call)
+    return made.with_changes(lpar=replaced.lpar, rpar=replaced.rpar)
 
 
 CODEMOD = Codemod(

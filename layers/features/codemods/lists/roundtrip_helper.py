@@ -37,7 +37,8 @@ def NAME(values, way, original, dtype=None):
     wanted = NUMPY.dtype(dtype)
     if wanted.char == made and wanted.isnative:
         return values.astype(made, order="C")
-    if wanted.char == code and wanted.isnative and way != "int":
+    exact = way in ("tolist", "elements") or (way == "float" and code in "fd")
+    if wanted.char == code and wanted.isnative and exact:
         return values.astype(made, order="C").astype(code)  # a float's quiet bit as it was set
     if wanted.char == "d" and wanted.isnative and made == "l":
         return values.astype("d", order="C")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import libcst as cst
 
 from layers.features.codemods.text.text_elements import Element
+from layers.features.editing import as_argument
 
 Build = Callable[[cst.CSTNode, str], cst.CSTNode]
 
@@ -32,6 +34,19 @@ def {name}(values):
             return {fast}
         except (TypeError, UnicodeDecodeError):
             pass  # something is not bytes or not UTF-8: that is for the loop
+    return {slow}
+'''
+_CONTINUED = '''
+def {name}(values):
+    """Return the texts of `values`, in one call where it is bytes in UTF-8, up to the first else."""
+    array = type(values) is {numpy}.ndarray and values.dtype.kind in "OS"
+    texts, rest = [], values
+    if {fits}:
+        try:
+            texts.extend({fast})
+            return texts
+        except (TypeError, UnicodeDecodeError):
+            rest = values[len(texts):]  # from here on it is for the loop
     return {slow}
 '''
 _ARRAY = '''
@@ -86,14 +101,39 @@ class Form:
             items, template = "items", _PLAIN
         if self.listed:
             fits += " and len(values) > 8"  # the lists of a few rows cost less than the questions
-        fast = f"map(bytes.decode, {items})"
-        after = self.element.after
-        fast = (
-            f"[{self.variable}{after} for {self.variable} in {fast}]" if after else f"list({fast})"
-        )
+        if template is not _ARRAY and not self.rows and _LENIENT.search(self.element.code):
+            return self._continued(numpy, items, fits)
+        fast = self._fast(items)
         slow = f"{self.element.code} {self.clause}"
         slow = {"list": f"[{slow}]", "iterator": f"({slow})"}.get(self.result, self.clause)
         return template.format(name="{name}", numpy=numpy, fits=fits, fast=fast, slow=slow)
+
+    def _fast(self, items: str, brackets: tuple[str, str] = ("[", "]")) -> str:
+        """Return the expression that decodes `items` from C and does what follows to each."""
+        mapped = f"map(bytes.decode, {items})"
+        if self.element.after:
+            each = f"{self.variable}{self.element.after} for {self.variable} in {mapped}"
+            return f"{brackets[0]}{each}{brackets[1]}"
+        return f"list({mapped})" if brackets[0] else mapped
+
+    def _continued(self, numpy: str, items: str, fits: str) -> str:
+        """Return the code for errors that are no end: one bad text among many costs no second pass."""
+        if items == "items":
+            items = "values.tolist() if array else values"
+            fits = "type(values) is list or (array and values.ndim == 1)"
+        else:
+            fits = f"array and {fits}"
+        rest = self.clause.replace("in values", "in rest", 1)
+        slow = f"{self.element.code} {rest}"
+        if self.result == "iterator":
+            slow = f"(text for part in (texts, ({slow})) for text in part)"
+        else:
+            slow = f"texts + [{slow}]"
+        fast = self._fast(items, ("", ""))
+        return _CONTINUED.format(name="{name}", numpy=numpy, fits=fits, fast=fast, slow=slow)
+
+
+_LENIENT = re.compile(r"""["'](ignore|replace|backslashreplace|surrogate\w+)["']""")
 
 
 def listed_of(values: cst.BaseExpression) -> cst.BaseExpression | None:
@@ -109,8 +149,8 @@ def listed_of(values: cst.BaseExpression) -> cst.BaseExpression | None:
 
 def _call(name: str, values: cst.BaseExpression, old: cst.CSTNode) -> cst.Call:
     """Return the call of a helper, in the parentheses of what it replaces."""
-    call = cst.Call(cst.Name(name), [cst.Arg(listed_of(values) or values)])
-    if isinstance(old, cst.Call):
+    call = cst.Call(cst.Name(name), [cst.Arg(as_argument(listed_of(values) or values))])
+    if isinstance(old, cst.Call | cst.ListComp):
         return call.with_changes(lpar=old.lpar, rpar=old.rpar)
     return call
 
@@ -143,8 +183,8 @@ def _taken(consumer: cst.Call, texts: cst.Call) -> cst.Call:
 
 def vectorize_replaced(node: cst.CSTNode, name: str) -> cst.CSTNode:
     """Return the helper in place of the function that np.vectorize makes."""
-    del node
-    return cst.Name(name)
+    old = cst.ensure_type(node, cst.Call)
+    return cst.Name(name, old.lpar, old.rpar)
 
 
 def loop_replaced(target: str) -> Build:

@@ -19,7 +19,7 @@ import libcst as cst
 from layers.features.codemod import Codemod, File, Rewrite, share_of_lines
 from layers.features.codemods.text.decode_forms import Form, UnsafeError
 from layers.features.codemods.text.decode_reader import Reader
-from layers.features.editing import Edits, add_helper
+from layers.features.editing import Edits, add_helper, in_parentheses
 from layers.features.module_names import can_import, free_names, module_name
 from layers.features.sites import Found, Refusal, Site
 from layers.features.source import Source
@@ -60,6 +60,8 @@ def _edit(source: Source, numpy: str, forms: list[Form]) -> cst.Module:
         if code not in helpers:
             helpers[code] = next(free_names(source, _WISHES[form.result], helpers.values()))
         edits.change(form.node, partial(_instead, form, helpers[code]))
+        if source.touches(form.node):
+            edits.change(form.node, in_parentheses)
     module = source.module.visit(edits)
     for code, name in reversed(helpers.items()):
         module = add_helper(module, code.replace("{name}", name))

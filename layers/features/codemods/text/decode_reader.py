@@ -241,12 +241,30 @@ class Reader:
         inside = (n for n in source.all(cst.Name) if source.inside(n, loop.iter))
         if any(name.value == target.value for name in inside):
             raise UnsafeError("the loop is over the list that it fills")
+        if any(_is_read_elsewhere(source, loop, name) for name in source.all(cst.Name)):
+            raise UnsafeError("a function of its own uses the loop's variable")
         for name in source.all(cst.Name):
             if name.value in variables and source.function_of(name) is source.function_of(loop):
                 loops = (a for a in source.ancestors(name) if isinstance(a, cst.For))
                 own = any(name.value in _named(outer.target) for outer in loops)
                 if not own and not _is_elsewhere(source, name):
                     raise UnsafeError("the loop's variable is used after it")
+
+
+def _is_read_elsewhere(source: Source, loop: cst.For, name: cst.Name) -> bool:
+    """Return whether `name` is a target in `loop` that other functions use, or may."""
+    target = next((a for a in source.ancestors(name) if isinstance(a, cst.For)), loop)
+    if not source.inside(name, loop) or not source.inside(name, target.target):
+        return False
+    home, bound = source.function_of(loop), source.assignments(name)
+    uses = [use.node for item in bound or () for use in item.references]
+    lambdas = [a for use in uses for a in source.ancestors(use) if isinstance(a, cst.Lambda)]
+    return (
+        bound is None
+        or source.is_shared(name.value)
+        or any(source.function_of(node) is not home for node in uses)
+        or any(source.function_of(node) is home for node in lambdas)
+    )
 
 
 def _is_elsewhere(source: Source, name: cst.Name) -> bool:

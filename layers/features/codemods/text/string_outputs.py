@@ -37,13 +37,11 @@ def {name}(values):
     items, shape, joined = [], None, None
     if type(values) is {numpy}.ndarray and values.dtype.kind in "{kinds}":
         items, shape = values.ravel().tolist(), values.shape
-{lists}    try:
-        if items and type(items[0]) is str:
-            joined = "".join(items)
-        elif set(map(type, items)) == {{bytes}}:
-            joined = b"".join(items)
-    except TypeError:
-        pass  # a mixture
+{lists}    kinds = set(map(type, items or ()))
+    if kinds == {{str}}:
+        joined = "".join(items)
+    elif kinds == {{bytes}}:
+        joined = b"".join(items)
     texts = type(joined) is str
     if joined is None{unfit}:
         return {slow}

@@ -97,10 +97,12 @@ def _helper(source: Source, name: cst.Name) -> cst.Call | None:
     last = function.body.body[-1]
     returned = last.body[0] if isinstance(last, cst.SimpleStatementLine) else None
     loop = returned.value if isinstance(returned, cst.Return) else None
+    if isinstance(loop, cst.BinaryOperation):  # after the texts before the first odd one
+        loop = loop.right
     if not docstring.startswith(_OF_DECODE_LOOPS) or not isinstance(loop, cst.ListComp):
         return None
     key = shapes.plain_loop(loop)
-    over_values = shapes.is_name(loop.for_in.iter, "values")
+    over_values = any(shapes.is_name(loop.for_in.iter, name) for name in ("values", "rest"))
     return _decode_of(loop.elt, key) if key and over_values else None
 
 

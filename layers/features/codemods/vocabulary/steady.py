@@ -6,12 +6,15 @@ is no element to evaluate it for), has no effect, and nothing binds it anew in b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 from libcst.metadata import ImportAssignment
 
 from layers.features.source import Source
 
 _SET_UP = frozenset({"initialize", "__init__"})  # the server runs these before all else
+_SERVED = "TritonPythonModel"
 _HOOKS = frozenset({"__getattr__", "__getattribute__", "__setattr__", "__slots__"})
 _CONSTANTS = frozenset({"None", "True", "False"})
 
@@ -123,15 +126,34 @@ def _stores(source: Source, name: str) -> list[cst.Attribute]:
 
 
 def _always_runs(source: Source, store: cst.Attribute) -> bool:
-    """Return whether the assignment is a statement of its method's own body."""
+    """Return whether the assignment is a statement of its method's own body, reached always.
+
+    A `raise` before it in the model's own class is a model that the server does not load.
+    """
     assign = source.parent(source.parent(store) or store)
     if isinstance(source.parent(store), cst.AnnAssign):
         assign = source.parent(store)
     statement = source.parent(assign) if assign else None
     block = source.parent(statement) if statement else None
-    return isinstance(block, cst.IndentedBlock) and isinstance(
-        source.parent(block), cst.FunctionDef
-    )
+    method = source.parent(block) if isinstance(block, cst.IndentedBlock) else None
+    if not isinstance(method, cst.FunctionDef):
+        return False
+    owner = source.class_of(method)
+    served = owner is not None and owner.name.value == _SERVED
+    ends = cst.Return if served else (cst.Return, cst.Raise)
+    for node in _below(method.body):
+        if node is store:
+            return True
+        if isinstance(node, ends) and source.function_of(node) is method:
+            return False
+    return False
+
+
+def _below(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Yield the node and all in it, in order of appearance."""
+    yield node
+    for child in node.children:
+        yield from _below(child)
 
 
 def _is_deleted(source: Source, name: str) -> bool:

@@ -94,14 +94,18 @@ def FILL(out, keys, vocabulary, default):
 def VECTORIZED(keys, vocabulary, *default):
     """Return NUMPY.vectorize(lambda key: vocabulary.get(key, *default))(keys)."""
     plain = PLAIN(keys) if type(vocabulary) is dict else None
-    values = list(map(vocabulary.get, plain, *map(REPEAT, default))) if plain else [()]
-    if not isinstance(values[0], tuple):  # a tuple would be several arrays
+    if type(keys) in (list, tuple) and set(map(type, keys)) not in ({str}, {bytes}, {int}):
+        plain = None  # lists of lists, or what NumPy makes one type of
+    # NumPy takes the type from the first key as its array holds it
+    first = vocabulary.get(NUMPY.asarray(keys).flat[0], *default) if plain else ()
+    if not isinstance(first, tuple):  # a tuple would be several arrays
+        values = list(map(vocabulary.get, plain, *map(REPEAT, default)))
         try:
             objects = NUMPY.fromiter(values, dtype=object, count=len(values))
         except ValueError:
             pass  # NumPy before 1.23
         else:
-            return NUMPY.asanyarray(objects, dtype=NUMPY.asarray(values[0]).dtype.char)
+            return NUMPY.asanyarray(objects, dtype=NUMPY.asarray(first).dtype.char)
     return NUMPY.vectorize(lambda key: vocabulary.get(key, *default))(keys)
 ''',
 }

@@ -24,7 +24,14 @@ from layers.features.codemods.vocabulary.vocabulary_helpers import (
     is_helper,
 )
 from layers.features.codemods.vocabulary.vocabulary_shapes import LookUp
-from layers.features.editing import Change, Edits, add_helper, add_imports
+from layers.features.editing import (
+    Change,
+    Edits,
+    add_helper,
+    add_imports,
+    as_argument,
+    in_parentheses,
+)
 from layers.features.sites import Found, Refusal, Site
 from layers.features.source import Source
 
@@ -176,6 +183,8 @@ class _Analysis:
         """Return why the look-ups of a loop stay as they are, None where they need not."""
         if any(isinstance(part, _EFFECTS) for part in _all(keys)):
             return "the keys are an expression that binds a name or waits"
+        if isinstance(keys, cst.GeneratorExp):
+            return _MADE_KEY
         bare = node.with_changes(leading_lines=[]) if isinstance(node, cst.For) else node
         if "#" in self.source.module.code_for_node(bare):
             return "a comment stands inside the loop"
@@ -206,11 +215,18 @@ class _Analysis:
         """Return the reason when a name of the loop is used outside loops that bind it."""
         if self.source.function_of(node) is None:
             return "the loop is no function's: its names stay"
-        for name in _all(node.target):
-            for bound in self.source.assignments(name) or [] if isinstance(name, cst.Name) else []:
-                if any(not self._is_loops(use.node, bound.name) for use in bound.references):
-                    return f"{bound.name!r} is used outside the loop"
+        for name in (part for part in _all(node.target) if isinstance(part, cst.Name)):
+            bound = self.source.assignments(name)
+            uses: list[cst.CSTNode] = [use.node for item in bound or () for use in item.references]
+            uses += [item.node for item in bound or () if self._is_read(item.node)]
+            outside = any(not self._is_loops(use, name.value) for use in uses)
+            if outside or bound is None or self.source.is_shared(name.value):
+                return f"{name.value!r} is used outside the loop"
         return None
+
+    def _is_read(self, target: cst.CSTNode) -> bool:
+        """Return whether what binds the name reads it first."""
+        return isinstance(self.source.parent(target), cst.AugAssign)
 
     def _is_loops(self, node: cst.CSTNode, name: str) -> bool:
         """Return whether `node` lies in the body of a loop that binds the name."""
@@ -231,7 +247,7 @@ def _all(node: cst.CSTNode) -> list[cst.CSTNode]:
 
 def _arguments(keys: cst.BaseExpression, found: LookUp) -> list[cst.Arg]:
     """Return the arguments in the order in which the loop evaluated them."""
-    return [cst.Arg(part.with_changes(lpar=[], rpar=[])) for part in (keys, *found.parts)]
+    return [cst.Arg(as_argument(part)) for part in (keys, *found.parts)]
 
 
 def _call_for(helper: str) -> Change:
@@ -306,6 +322,8 @@ def _edit(source: Source, places: Sequence[_Place]) -> cst.Module:
     edits = Edits()
     for place in places:
         edits.change(place.node, place.change(names[FUNCTIONS[place.kind]]))
+        if source.touches(place.node):
+            edits.change(place.node, in_parentheses)
     kinds = {place.kind for place in places}
     module = add_helper(source.module.visit(edits), helper_code(kinds, names))
     missing = {**names, "NUMPY": ""} if numpy else names
