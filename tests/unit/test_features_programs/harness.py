@@ -3,6 +3,7 @@
 import runpy
 import sys
 import tempfile
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -54,7 +55,9 @@ def outcome(text, requests, *, texts=False):
     if hasattr(model, "initialize"):
         model.initialize({})
     try:
-        responses = model.execute(requests)
+        with warnings.catch_warnings():  # a server shows them to no caller
+            warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of values that are drawn
+            responses = model.execute(requests)
     except ERRORS as error:
         return (type(error).__name__, str(error)) if texts else type(error).__name__
     return [
