@@ -30,7 +30,7 @@ demo: install
 # What computes, on all cores; then what measures, one at a time.
 test: install
 	$(VENV)/bin/pytest -n auto --dist loadfile tests/unit tests/contract tests/property tests/corpus tests/survival
-	$(VENV)/bin/pytest tests/integration tests/e2e
+	$(VENV)/bin/pytest -m "not live" tests/integration tests/e2e
 
 check: install
 	$(VENV)/bin/ruff format --check .
@@ -44,9 +44,10 @@ check: install
 corpus: install
 	$(VENV)/bin/python -P tests/corpus/runner.py --out .fvec/corpus
 
-# A run killed at 200 points and resumed, its measurements replayed; fewer are in `make test`.
+# A run killed at 200 points and resumed, its measurements replayed, then live ones; fewer are in `make test`.
 survive: install
 	$(VENV)/bin/python -P tests/survival/runner.py --out .fvec/survive.json
+	$(VENV)/bin/pytest -m live tests/e2e
 
 # Sixty no-op patches judged on the example, two to three hours on a quiet machine; resumes where it was ended.
 record-noise: install

@@ -22,6 +22,9 @@ pytestmark = [pytest.mark.triton, pytest.mark.usefixtures("short_runs")]
 BRANCH = "fvec/features/rank-by-search-tiny_features"
 
 
+MORE_KINDS = ("calibration", "iteration", "totals", "pull_request")
+
+
 def _layer() -> Proposals:
     return Proposals(
         {"rank-by-search": lambda stack: replaced(stack, FEATURES, *proposals.SEARCHED)}
@@ -50,7 +53,10 @@ def _killed_after(kind: str, root, options: RunOptions) -> None:
         pytest.skip(f"the run ended before its first {kind}: the machine is too noisy")
 
 
-@pytest.mark.parametrize("kind", ["calibration", "look", "iteration", "totals", "pull_request"])
+KINDS = ["look", *(pytest.param(k, marks=pytest.mark.live) for k in MORE_KINDS)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_live_run_that_was_killed_goes_on_to_its_pull_request(tmp_path, kind):
     root, out = proposals.slow_repository(tmp_path / "tiny"), tmp_path / "out"
     (tmp_path / "cards").mkdir()
