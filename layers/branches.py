@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from layers import git, resume
+from layers import git
 from layers.answers import CommitAnswer, CommitIntent, CommitRefused
 from layers.base import Candidate, Edit, Hypothesis, StackView
 from layers.errors import InvalidInput, RunStopped
@@ -61,14 +61,14 @@ class Branches:
         self.stack.remove_worktree(candidate.worktree)
         if earlier is None:
             self.stack.drop_branch(candidate.branch, candidate.commit)
-        elif resume.tip_of(self.stack, candidate.branch) == candidate.commit != earlier:
+        elif git.tip(self.stack.root, candidate.branch) == candidate.commit != earlier:
             git.set_branch(self.stack.root, candidate.branch, earlier)
 
     def _announced(self, n: int, branch: str) -> str | None:
         """Announce a branch unless that was done; return its tip before this run touched it."""
         intent = self.earlier.take("candidate_intended", CommitIntent)
         if intent is None:
-            intent = CommitIntent(n=n, branch=branch, before=resume.tip_of(self.stack, branch))
+            intent = CommitIntent(n=n, branch=branch, before=git.tip(self.stack.root, branch))
             self.journal.append("candidate_intended", intent)
         elif (intent.n, intent.branch) != (n, branch):
             raise self.earlier.mismatch(f"the journal goes on with {intent.branch}, not {branch}")

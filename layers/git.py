@@ -223,7 +223,7 @@ def set_branch(root: Path, branch: str, commit: str) -> None:
     """
     reference = f"refs/heads/{branch}"
     git(root, "check-ref-format", reference)
-    old = _tip(root, reference)
+    old = tip(root, branch)
     if old is not None and old != commit:
         committer = git(root, "show", "--no-patch", "--format=%ce", old).strip()
         if committer != BOT_EMAIL:
@@ -238,10 +238,13 @@ def set_branch(root: Path, branch: str, commit: str) -> None:
 def drop_branch(root: Path, branch: str, commit: str) -> None:
     """Delete `branch` if it still points at `commit`, which is the bot's; else leave it."""
     reference = f"refs/heads/{branch}"
-    if _tip(root, reference) == commit:
+    if tip(root, branch) == commit:
         git(root, "update-ref", "-d", reference, commit)
 
 
-def _tip(root: Path, reference: str) -> str | None:
-    found = git(root, "for-each-ref", "--format=%(objectname)", reference).strip()
-    return found or None
+def tip(root: Path, branch: str) -> str | None:
+    """Return the commit of a branch, None where there is no branch of just that name."""
+    reference = f"refs/heads/{branch}"
+    # The pattern also matches what lies below a folder of that name.
+    lines = git(root, "for-each-ref", "--format=%(refname) %(objectname)", reference).splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines).get(reference)

@@ -303,14 +303,6 @@ def reproduce(options: RunOptions) -> list[str]:
     return argv
 
 
-def tip_of(stack: Stack, branch: str) -> str | None:
-    """Return the commit of a branch, None where there is no such branch."""
-    try:
-        return git.resolve(stack.root, f"refs/heads/{branch}")
-    except ToolFailed:
-        return None
-
-
 def _branch_worktree(stack: Stack, tip: str, under: Path) -> Path:
     """Check out the knowledge branch; cards that only the stack changed since are the stack's."""
     worktree, parted = stack.worktree(tip, under), _parted(stack, tip)
@@ -330,7 +322,7 @@ def _unmerged_tip(stack: Stack) -> str | None:
     It has, too, where the branch was merged as one new commit, which is no descendant: then the
     stack had, at some commit since they parted, each file just as the branch has it.
     """
-    tip = tip_of(stack, KNOWLEDGE_BRANCH)
+    tip = git.tip(stack.root, KNOWLEDGE_BRANCH)
     if tip is None or not git.git(stack.root, "rev-list", "-1", f"{stack.commit}..{tip}"):
         return None
     return None if _squashed(stack, tip) else tip
@@ -376,7 +368,7 @@ def _blob(stack: Stack, commit: str, name: str) -> str | None:
 
 def _advance(stack: Stack, commit: str) -> None:
     """Move the branch to `commit`, which is built on it: what reviewers committed there stays."""
-    tip = tip_of(stack, KNOWLEDGE_BRANCH)
+    tip = git.tip(stack.root, KNOWLEDGE_BRANCH)
     ours = (f"--committer={git.BOT_EMAIL}", "--fixed-strings", "-1")
     if tip is not None and not git.git(stack.root, "rev-list", *ours, tip):
         raise InvalidInput(

@@ -237,7 +237,7 @@ def _check_branches(earlier: Earlier, stack: Stack) -> None:
         judged = verdicts.get((intent.n, intent.branch))
         if judged is not None and judged.verdict is not Verdict.ACCEPTED:
             continue  # it was, or will be, put back; a branch that somebody made since stays
-        tip = tip_of(stack, intent.branch)
+        tip = git.tip(stack.root, intent.branch)
         if tip is None or tip == intent.before or _is_run_s(stack, tip, judged):
             continue
         if tip in earlier.moved(intent.branch):
@@ -254,19 +254,13 @@ def _is_run_s(stack: Stack, tip: str, judged: Iteration | None) -> bool:
     return git.git(stack.root, "show", "--no-patch", "--format=%ce", tip).strip() == git.BOT_EMAIL
 
 
-def tip_of(stack: Stack, branch: str) -> str | None:
-    """Return the commit of a branch, None where there is no such branch."""
-    found = git.git(stack.root, "for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")
-    return found.strip() or None
-
-
 def refined_since(stack: Stack, branch: str, before: str | None, run_id: str) -> KnowledgeRecord:
     """Return what a run committed on the knowledge branch after `before`; empty for nothing.
 
     Its commits are told by the bot's address and by the run that their message names.
     """
     nothing = KnowledgeRecord(branch=None, cards_changed=[])
-    tip = tip_of(stack, branch)
+    tip = git.tip(stack.root, branch)
     if tip is None or tip == before:
         return nothing
     span = [f"{before or stack.commit}..{tip}"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from knowledge.cards import CookbookCard
-from layers import learning, report, resume
+from layers import git, learning, report, resume
 from layers.answers import (
     FINISHED,
     RESUMED,
@@ -354,7 +354,7 @@ class Course:
         branch = learning.KNOWLEDGE_BRANCH
         if intent is not None:
             return resume.refined_since(self.stack, branch, intent.tip, self.instruments.run_id)
-        tip = resume.tip_of(self.stack, branch)
+        tip = git.tip(self.stack.root, branch)
         self.journal.append("knowledge_intended", KnowledgeIntent(tip=tip))
         return None
 
