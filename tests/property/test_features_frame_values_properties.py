@@ -80,6 +80,8 @@ def made(frame_class, given_data, filled, picked, options):
         array = frame.values if options is None else frame.to_numpy(**options)
     except ERRORS as error:
         return type(error).__name__, str(error)
+    if not isinstance(array, np.ndarray):  # one column of texts: an array of pandas' own
+        return type(array), repr(array)
     flags = array.flags
     cells = array.tobytes() if array.dtype != object else repr(array.tolist())
     return array.dtype, array.shape, flags.c_contiguous, flags.f_contiguous, flags.writeable, cells
