@@ -30,7 +30,7 @@ from bot.render.markdown import table
 from bot.render.text import code, inline
 from layers.errors import InvalidInput, Location, ToolFailed
 
-_META = "meta.json"
+_META, _INDEX = "meta.json", "index.md"
 _BESIDE = ".new-"  # what a pull request is called until it is whole
 
 
@@ -78,6 +78,8 @@ class LocalForge:
             with _locked(self.root / ".lock"):
                 for cut_short in pulls.glob(f"{_BESIDE}*"):
                     shutil.rmtree(cut_short, ignore_errors=True)
+                for cut_short in self.root.glob(f".{_INDEX}-*"):
+                    cut_short.unlink(missing_ok=True)
                 return self._open(pull, pulls)
         except OSError as error:
             raise ToolFailed(
@@ -95,8 +97,8 @@ class LocalForge:
         elif not _holds(place, pull, old):
             _update(place, pull, meta)
         index = _index(self.pull_requests()).encode()
-        if not _same(self.root / "index.md", index):
-            _write(self.root / "index.md", index)
+        if not _same(self.root / _INDEX, index):
+            _write(self.root / _INDEX, index)
         return Opened(number=meta.number, body=str(place / "body.md"))
 
     def pull_requests(self) -> list[Meta]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Iterator
@@ -79,11 +80,25 @@ def _difference(end: lives.End, uncut: Uncut, root: Path, out: Path) -> str:
     if end.code != 0:
         return f"resumed with exit code {end.code}: {end.said.strip()[-600:]}"
     found = world.outcome(root, out)
+    if _spent_by_cuts(found["report"], out):
+        found["report"]["conclusion"] = uncut.outcome["report"]["conclusion"]
     return "; ".join(
         f"{name}: {_shown(value)} instead of {_shown(uncut.outcome[name])}"
         for name, value in found.items()
         if value != uncut.outcome[name]
     )
+
+
+def _spent_by_cuts(report: dict[str, Any], out: Path) -> bool:
+    """Say whether a run ended by its number of candidates, for trials that were cut count as such.
+
+    A trial that is killed after a look is one more candidate: twice, and the ten are spent before
+    the run that was not killed finds nothing more to try. Then it says so, and all else is alike.
+    """
+    entries = map(json.loads, (out / "journal.jsonl").read_text().splitlines())
+    cut = [entry["data"]["cut"] for entry in entries if entry["kind"] == "budget"][-1]
+    spent = len(report["iterations"]) + cut
+    return cut > 0 and f"; stopped after {spent} candidates" in report["conclusion"]
 
 
 def _shown(value: object) -> str:

@@ -156,8 +156,10 @@ def test_a_pull_request_without_its_data_is_named_and_its_number_not_given_again
 def test_what_a_killed_creation_left_goes(tmp_path):
     (tmp_path / "pulls/.new-abc").mkdir(parents=True)
     (tmp_path / "pulls/.new-abc/body.md").write_text("half")
+    (tmp_path / ".index.md-abc").write_text("half")
     LocalForge(tmp_path).open_pull_request(pull())
     assert not (tmp_path / "pulls/.new-abc").exists()
+    assert not (tmp_path / ".index.md-abc").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_a_tool_that_failed(tmp_path):
