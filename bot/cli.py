@@ -27,12 +27,38 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-from bot.commands import config, doctor, init, judge, knowledge, measure, plan, run, verify
+from bot.commands import (
+    config,
+    doctor,
+    init,
+    judge,
+    knowledge,
+    measure,
+    plan,
+    publish,
+    respond,
+    run,
+    serve,
+    verify,
+)
 
 if TYPE_CHECKING:
     from bot.commands.outcome import Outcome
 
-COMMANDS = (init, run, plan, judge, measure, verify, config, knowledge, doctor)
+COMMANDS = (
+    init,
+    run,
+    plan,
+    judge,
+    measure,
+    verify,
+    publish,
+    respond,
+    serve,
+    config,
+    knowledge,
+    doctor,
+)
 INVALID, BUG, INTERRUPTED, CLOSED, TERMINATED = 3, 70, 130, 141, 143
 STOPS: dict[type[BaseException], tuple[int, str, None]] = {  # by whom the command was ended
     KeyboardInterrupt: (INTERRUPTED, "interrupted", None),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
+from bot.render.redact import known_secrets, redact
 from layers import results_folder
 from layers.errors import InvalidInput, Location, Missing, ToolFailed
 from layers.evidence import EvidenceFile
@@ -55,8 +56,8 @@ def write(out: Path, report: RunReport) -> Mapping[str, Path]:
         if pull.forge == "local"
     }
     html = page.render(report, blocks, plots.of_run(report, blocks), links)
-    _replace(files["run"], report.model_dump_json(by_alias=True, indent=1) + "\n")
-    _replace(files["report"], html)
+    _replace(files["run"], _without_secrets(report.model_dump_json(by_alias=True, indent=1)) + "\n")
+    _replace(files["report"], _without_secrets(html))
     return files
 
 
@@ -64,9 +65,16 @@ def write_judgement(out: Path, name: str, document: BaseModel, body: str) -> Map
     """Write `NAME.json` and `NAME.md` under `out` and return their paths by name."""
     _make(out)
     files = {"report": out / f"{name}.md", "data": out / f"{name}.json"}
-    _replace(files["data"], document.model_dump_json(by_alias=True, indent=1) + "\n")
-    _replace(files["report"], body)
+    _replace(
+        files["data"], _without_secrets(document.model_dump_json(by_alias=True, indent=1)) + "\n"
+    )
+    _replace(files["report"], _without_secrets(body))
     return files
+
+
+def _without_secrets(text: str) -> str:
+    """Return a file's text as it may leave this machine: JSON stays JSON, a page a page."""
+    return redact(text, known_secrets(os.environ))
 
 
 def _blocks(report: RunReport) -> dict[int, Sequence[Block]]:

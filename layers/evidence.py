@@ -20,6 +20,8 @@ from layers.base import ChangeClass, LayerName
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Interval = tuple[float, float]  # lower and upper end, 95 % unless a field says otherwise
+# "1/2": the part of a run that several runners shared; None: a run by itself.
+ShardName = Annotated[str | None, Field(pattern=r"^[1-9][0-9]?/[1-9][0-9]?$")]
 
 
 class Record(BaseModel):
@@ -391,6 +393,7 @@ class RunReport(Record):
     pull_requests: list[PullRequestRecord] = Field(default_factory=list)
     knowledge: KnowledgeRecord
     blocks_void: int = 0
+    shard: ShardName = None
     wall_s: float
 
     model_config = ConfigDict(
@@ -414,6 +417,7 @@ class EvidenceFile(Record):
     moved: Moved | None = None  # where it was committed anew after the gain was measured
     blocks: list[Block]
     reproduce: list[str]  # argv of the command that measures again
+    shard: ShardName = None
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True

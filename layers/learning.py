@@ -300,6 +300,8 @@ def reproduce(options: RunOptions) -> list[str]:
     argv = ["fvec", "run", ".", "--seed", str(options.seed)]
     for layer in options.layers or ():
         argv += ["--layer", layer.value]
+    if options.shard is not None:
+        argv += ["--shard", str(options.shard)]
     return argv
 
 

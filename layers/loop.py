@@ -74,6 +74,7 @@ class LoopState:
     skipped: dict[tuple[str, str], Skipped] = field(default_factory=dict)
     unwritten: dict[tuple[str, str], str] = field(default_factory=dict)  # with the reason
     joining: bool = True  # several changes as one candidate, until one such was not accepted
+    elsewhere: int = 0  # hypotheses that other shards of the run try
 
     @property
     def in_place(self) -> list[str]:
@@ -136,6 +137,7 @@ def _next_hypothesis(
     try it, and one trial measures it all again.
     """
     weighed = stations.weigh(_found(stations, layers, state), state.in_place)
+    state.elsewhere = weighed.elsewhere
     floor = noise.work.floor_pct / 100
     known = weighed.together
     if known is not None and state.joining and rank([known], floor)[0]:
@@ -207,6 +209,7 @@ def _nothing_left(state: LoopState) -> str:
         "below the noise floor": len(state.skipped) - refuted,
         "already answered by earlier runs": refuted,
         "that no rewrite can carry out here": len(state.unwritten),
+        "that other shards try": state.elsewhere,
     }
     told = [f"{count} {reason}" for reason, count in reasons.items() if count]
     if not told:

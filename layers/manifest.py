@@ -135,6 +135,54 @@ class BudgetSection(Section):
     candidates: int = Field(default=10, ge=1, le=100)
 
 
+QUIET_HOURS = r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$"
+
+
+def _two_moments(hours: str) -> str:
+    start, _, end = hours.partition("-")
+    if start == end:
+        raise ValueError("start and end are the same: nothing would be left to run in")
+    return hours
+
+
+QuietHours = Annotated[str, Field(pattern=QUIET_HOURS), AfterValidator(_two_moments)]
+
+
+class BotSection(Section):
+    """When the bot works by itself on GitHub, and how its pull requests look."""
+
+    releases: bool = Field(default=True, description="analyse when a release is published")
+    stale_after_days: float | None = Field(
+        default=30,
+        gt=0,
+        le=3650,
+        description="analyse again when the last analysis is older; null: never for its age",
+    )
+    cooldown_hours: float = Field(
+        default=24, ge=0, le=24 * 90, description="rest between two analyses that nobody asked for"
+    )
+    max_open_pull_requests: int = Field(
+        default=2, ge=1, le=20, description="of the bot; no analysis starts while as many are open"
+    )
+    quiet_hours: QuietHours | None = Field(
+        default=None,
+        description="HH:MM-HH:MM in UTC, over midnight too: nothing that measures starts then",
+    )
+    jitter_minutes: float = Field(
+        default=60, ge=0, le=24 * 60, description="spread of the start of what nobody waits for"
+    )
+    serving: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        description="argv, no shell; exit 0 says that this stack still serves. Without it a stack "
+        "counts as serving",
+    )
+    draft: bool = Field(default=True, description="open pull requests as drafts")
+    labels: list[Annotated[str, Field(pattern=r"^[^\s,](?:[^\n\r\t,]{0,48}[^\s,])?$")]] = Field(
+        default_factory=lambda: ["fvec"], max_length=10, description="of every pull request"
+    )
+
+
 class Manifest(Section):
     """A serving repository's contract with the bot."""
 
@@ -152,6 +200,7 @@ class Manifest(Section):
     budget: BudgetSection = Field(default_factory=BudgetSection)
     knowledge: RepoPath = Field(default="knowledge", description="this repository's own cards")
     sandbox: SandboxSection = Field(default_factory=SandboxSection)
+    bot: BotSection = Field(default_factory=BotSection)
     owner: str | None = Field(default=None, description="who answers for the bot's pull requests")
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

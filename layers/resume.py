@@ -180,6 +180,7 @@ def basis(stack: Stack, root: Path, options: RunOptions, known: Cards) -> Basis:
             "minutes": options.minutes,
             "cookbook": options.cookbook is not None,
             "sandbox": options.sandbox.value if options.sandbox else None,
+            "shard": str(options.shard) if options.shard else None,
         },
         evaluator={f"fvec, {ENGINE.name}/": _digest(own), **judging},
         cards=_digest(cards),

@@ -23,7 +23,7 @@ from layers import (
 from layers.answers import GOES_ON
 from layers.base import Hypothesis, Layer, LayerName
 from layers.calibrate import calibrate
-from layers.errors import InvalidInput, Missing, RunStopped, ToolFailed
+from layers.errors import InvalidInput, Location, Missing, RunStopped, ToolFailed
 from layers.events import Events
 from layers.evidence import (
     Block,
@@ -91,10 +91,12 @@ def run(
         open_instruments(path, options, events, on_block, on_look) as taken,
     ):
         layers = _layers(taken.stack.manifest, options, registry)
+        allowed = _allowed(taken.stack.manifest, options, layers)
         journal = _journal(taken.out / JOURNAL_FILE, options)
         opened.append(journal)
         try:
-            return Course(taken, options, journal, events, registry, layers, started).report()
+            course = Course(taken, options, journal, events, registry, layers, allowed, started)
+            return course.report()
         except BaseException as error:
             if _without_trace(error, journal):
                 journal.path.unlink(missing_ok=True)
@@ -228,6 +230,23 @@ def _layers(
             hint=f"layers: {', '.join(name.value for name in registry)}; see `layers` in {MANIFEST_PATH}",
         )
     return [registry[name] for name in wanted]
+
+
+def _allowed(manifest: Manifest, options: RunOptions, layers: Sequence[Layer]) -> int:
+    """Return how many candidates this run may try: all of the manifest's, or its shard's share."""
+    candidates = manifest.budget.candidates
+    if options.shard is None:
+        return candidates
+    own = [layer.name for layer in layers]
+    allowed = options.shard.allowance(candidates, manifest.layers, own)
+    if not allowed:
+        raise InvalidInput(
+            f"shard {options.shard} has no candidate to try: budget.candidates is {candidates}, for "
+            f"{options.shard.count} shards of each of the manifest's layers",
+            at=Location(Path(MANIFEST_PATH)),
+            hint="raise budget.candidates, or take fewer shards",
+        )
+    return allowed
 
 
 def _ignored(_block: Block) -> None:

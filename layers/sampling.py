@@ -31,6 +31,7 @@ class Weighed:
     hypotheses: Sequence[Hypothesis]  # with the gain that card and findings let expect
     answered: Mapping[str, str]  # by change: why it is not tried now
     together: Hypothesis | None = None  # what was accepted before here, to be measured as one
+    elsewhere: int = 0  # hypotheses that other shards of the run try
 
 
 @dataclass(frozen=True, slots=True)

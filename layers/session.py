@@ -41,6 +41,7 @@ from layers.profiler import OUTSIDE_PYTHON, profile
 from layers.publishing import ForgeOpener
 from layers.results_folder import prepared
 from layers.sandbox.box import Sandbox
+from layers.shards import Shard
 from layers.stack import Stack
 from layers.traffic import Traffic, decode_response
 from layers.triton import pbtxt
@@ -69,6 +70,7 @@ class RunOptions:
     forge: ForgeOpener
     sandbox: SandboxMode | None = None  # the weakest that will do, whatever the manifest says
     resume: bool = False  # go on with the unfinished run in `out`, if there is one
+    shard: Shard | None = None  # of a run that several runners share: this one's part
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,7 @@ def open_session(
                 generator_cpus=cpus,
             )
             run_id = hashlib.sha256(
-                f"{stack.commit}{started_at}{options.seed}".encode()
+                f"{stack.commit}{started_at}{options.seed}{options.shard or ''}".encode()
             ).hexdigest()[:12]
             try:
                 yield Session(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from knowledge.cards import CookbookCard
@@ -67,6 +67,7 @@ class Course:
     events: Events
     registry: Mapping[LayerName, Layer]
     layers: Sequence[Layer]  # that this run may change
+    allowed: int  # candidates that this run may try
     started: float  # when this process began, monotonic
     candidates: dict[int, Candidate] = field(default_factory=dict)
     calibration: CalibrationAnswer | None = None
@@ -116,7 +117,7 @@ class Course:
             self.layers,
             self.instruments.view,
             rng=random.Random(self.options.seed),
-            candidates=self.stack.manifest.budget.candidates,
+            candidates=self.allowed,
         )
         if self.earlier.take_text("not_tried") is None:
             self.journal.append("not_tried", [*state.not_tried, *self._refusals(state)])
@@ -125,10 +126,20 @@ class Course:
             conclusion += self._total(chain)
         pulls = self._publish(state, chain)
         self._refine(state)
-        conclusion = f"{_opened(pulls)}; {conclusion}"
+        conclusion = f"{_opened(pulls)}; {conclusion}{self._shared()}"
         self.journal.append(FINISHED, End(conclusion=conclusion, wall_s=self._spent_s()))
         self.events.note(conclusion)
         return report.fold(self.journal.entries)
+
+    def _shared(self) -> str:
+        """Say what a run that is one part of another can claim; nothing of a run by itself."""
+        if self.options.shard is None:
+            return ""
+        return (
+            f"; shard {self.options.shard}, which may try {self.allowed} of the run's "
+            f"{self.stack.manifest.budget.candidates} candidates: nothing here was measured on top of "
+            "what other shards accept, or is added up with it"
+        )
 
     def _refusals(self, state: LoopState) -> list[str]:
         return [
@@ -180,7 +191,10 @@ class Course:
 
     def weigh(self, found: Sequence[Hypothesis], on_top: Sequence[str]) -> Weighed:
         """Return hypotheses in the light of what earlier runs found."""
-        return learning.weigh(self.known, self.ground, found, on_top)
+        shard = self.options.shard
+        own = [one for one in found if shard is None or shard.takes(one)]
+        weighed = learning.weigh(self.known, self.ground, own, on_top)
+        return replace(weighed, elsewhere=len(found) - len(own))
 
     def together(self) -> Layer:
         """Return what carries out several hypotheses as one candidate."""
@@ -326,6 +340,7 @@ class Course:
             moved=check_of(candidate, folded.on_top),
             blocks=report.blocks_of(self.journal.entries, n),
             reproduce=learning.reproduce(self.options),
+            shard=str(self.options.shard) if self.options.shard else None,
         )
 
     def _refine(self, state: LoopState) -> None:

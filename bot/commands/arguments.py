@@ -7,7 +7,10 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from layers.shards import Shard
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?", re.ASCII)
 _MINUTES = {"s": 1 / 60, "m": 1.0, "min": 1.0, "h": 60.0}
@@ -42,6 +45,16 @@ def seed(text: str, bits: int = 32) -> int:
 def wide_seed(text: str) -> int:
     """Return a seed of 64 bits, as judgements draw them."""
     return seed(text, 64)
+
+
+def shard(text: str) -> Shard:
+    """Return a part of a run that several runners share: `1/2` is the first of two."""
+    from layers.shards import Shard
+
+    try:
+        return Shard.read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def not_negative(text: str) -> float:

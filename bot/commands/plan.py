@@ -1,9 +1,13 @@
-"""`fvec plan`: the profile and the ranked hypotheses; changes nothing."""
+"""`fvec plan`: the profile and the ranked hypotheses, or the run as runner jobs; changes nothing."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import sys
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,12 +31,40 @@ def add(commands: arguments.Commands) -> None:
     parser.add_argument(
         "--cookbook", metavar="DIR", type=Path, help="use these cookbook cards, not the packaged"
     )
+    parser.add_argument(
+        "--matrix",
+        action="store_true",
+        help="instead, print the run as a GitHub matrix on one line, from the manifest alone: "
+        "nothing is profiled, and no model server is needed",
+    )
+    parser.add_argument(
+        "--shards",
+        metavar="N",
+        type=_shards,
+        help="of --matrix: jobs for each layer (default: 1), fewer where the manifest's "
+        "budget.candidates would not leave each one to try; 0: one job for the whole run",
+    )
     arguments.add_run_options(parser)
-    parser.set_defaults(handler=run)
+    parser.set_defaults(handler=run, check=partial(_check, parser))
+
+
+def _shards(text: str) -> int:
+    if not re.fullmatch(r"\d{1,2}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 99")
+    return int(text)
+
+
+def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    if args.shards is not None and not args.matrix:
+        parser.error("--shards says how --matrix shares a run out")
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Profile the stack and rank the hypotheses."""
+    """Profile the stack and rank the hypotheses, or share its run out among runners."""
+    return _matrix(args) if args.matrix else _ranked(args)
+
+
+def _ranked(args: argparse.Namespace) -> Outcome:
     from bot import results
     from bot.progress import shown_on
     from bot.render import terminal
@@ -42,3 +74,33 @@ def run(args: argparse.Namespace) -> Outcome:
     with results.kept_out_of_git(out), shown_on(sys.stderr) as events:
         report: PlanReport = module.plan(args.path, run_options(module, args, out), events)
     return Outcome(report, terminal.plan(report))
+
+
+def _matrix(args: argparse.Namespace) -> Outcome:
+    """Return the jobs of a run as `{"include": [...]}`; InvalidInput where it cannot be shared out."""
+    from rich.text import Text
+
+    from bot.commands import config
+    from layers.errors import InvalidInput, Location
+    from layers.shards import matrix
+
+    file, _ = config.locate(args.path)
+    manifest = config.load(file)
+    wanted = [name for name in manifest.layers if not args.layer or name in args.layer]
+    if not wanted:
+        raise InvalidInput(
+            f"layers does not allow {', '.join(args.layer)}",
+            at=Location(file),
+            hint=f"it allows {', '.join(manifest.layers)}",
+        )
+    shards = 1 if args.shards is None else args.shards
+    try:
+        jobs = matrix(manifest.budget.candidates, manifest.layers, wanted, shards)
+    except ValueError as error:
+        raise InvalidInput(
+            f"budget: {error}",
+            at=Location(file),
+            hint="raise budget.candidates, or take --shards 0: one job for the whole run",
+        ) from error
+    document = {"include": [asdict(job) for job in jobs]}
+    return Outcome(document, Text(json.dumps(document, separators=(",", ":"))))

@@ -1,9 +1,14 @@
-"""A markdown body made of sections, kept below the size that GitHub takes."""
+"""A markdown body made of sections, kept below the size that GitHub takes.
+
+This is where bodies leave: what looks like a secret is taken out once more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from bot.render.redact import redact
 
 LIMIT = 60_000  # characters; GitHub refuses a body of more than 65,536
 KEPT_LAST = frozenset({"summary", "reproduce"})
@@ -32,25 +37,29 @@ class Ending:
     shed_first: Sequence[str]
 
 
-def fit(kept: Sequence[Section], ending: Ending) -> str:
-    """Join the sections that have a body, shedding by name until they are within `LIMIT`."""
-    kept = [section for section in kept if section.body]
+def fit(kept: Sequence[Section], ending: Ending, limit: int = LIMIT) -> str:
+    """Join the sections that have a body, shedding by name until they are within `limit`.
+
+    What still looks like a secret in one of them is taken out.
+    """
+    kept = [replace(section, body=redact(section.body)) for section in kept if section.body]
+    ending = replace(ending, footer=redact(ending.footer))
     shed: list[str] = []
     body = _join(kept, shed, ending)
     for name in ending.shed_first:
-        if len(body) <= LIMIT:
+        if len(body) <= limit:
             return body
         if any(section.name == name for section in kept):
             kept = [section for section in kept if section.name != name]
             shed.append(name)
             body = _join(kept, shed, ending)
-    if len(body) <= LIMIT:
+    if len(body) <= limit:
         return body
     # What is left is the summary, the explanation and the tables that decide: only absurd texts
     # get here, so the summary and the pointer to the evidence are what a reader can use.
     last = [section for section in kept if section.name in KEPT_LAST]
     gone = [section.name for section in kept if section.name not in KEPT_LAST]
-    return _join(last, [*shed, *gone], ending)[:LIMIT]
+    return _join(last, [*shed, *gone], ending)[:limit]
 
 
 def _join(kept: Sequence[Section], shed: Sequence[str], ending: Ending) -> str:

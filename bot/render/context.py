@@ -64,7 +64,19 @@ def tried(evidence: EvidenceFile) -> str:
         ]
         for other in evidence.others
     ]
-    return table(["#", "layer", "change", "verdict", "why"], rows, right="r") if rows else ""
+    found = table(["#", "layer", "change", "verdict", "why"], rows, right="r") if rows else ""
+    return "\n\n".join(part for part in (found, _shared(evidence.shard)) if part)
+
+
+def _shared(shard: str | None) -> str:
+    """Say what is elsewhere where this was one part of a run; nothing for a run by itself."""
+    if shard is None:
+        return ""
+    return (
+        f"This was shard {inline(shard)} of a run that several runners shared. The others tried other "
+        "changes on the same base; their gains are not in these numbers, and are not added to them. "
+        "The rate of false accepts is that of all shards together."
+    )
 
 
 def why_line(iteration: Iteration) -> str:
@@ -126,7 +138,7 @@ def environment(
 def reproduce(evidence: EvidenceFile) -> str:
     """Return the commands that measure again: this claim, this patch, the whole run."""
     iteration = evidence.iteration
-    commit = shlex.quote(iteration.base_commit or evidence.stack.commit)
+    commit = shlex.quote(text.one_line(iteration.base_commit or evidence.stack.commit, 64))
     kind = iteration.hypothesis.change_class
     lines = [
         "# in a checkout of the stack; evidence.json and patch.diff lie beside this text",
@@ -134,14 +146,23 @@ def reproduce(evidence: EvidenceFile) -> str:
         "# the same patch, judged by itself; or the whole run that found it",
         f"git checkout {commit}",
         f"fvec judge . --patch patch.diff --class {kind} --seed {evidence.seed}",
-        shlex.join(evidence.reproduce),
+        *again(evidence.reproduce),
     ]
     return text.fence("\n".join(lines), "sh")
 
 
+def again(argv: Sequence[str]) -> list[str]:
+    """Return the line of a shell that runs a recorded command of ours again; of any other none.
+
+    It comes out of an evidence file, and people copy it.
+    """
+    return [text.one_line(shlex.join(argv))] if list(argv[:1]) == ["fvec"] else []
+
+
 def images(plots: Mapping[str, str]) -> str:
     """Embed the plots that the forge can show."""
-    return "\n\n".join(f"![{ALT[name]}]({plots[name]})" for name in ALT if name in plots)
+    shown = (f"![{ALT[name]}]({text.address(plots[name])})" for name in ALT if name in plots)
+    return "\n\n".join(shown)
 
 
 def raw_pairs(looked: Sequence[Pair], fresh: Sequence[Pair]) -> str:

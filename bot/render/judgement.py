@@ -230,11 +230,11 @@ def _resolution_table(report: JudgeReport) -> str:
 
 
 def _again(report: JudgeReport) -> str:
-    if not report.reproduce:
+    lines = context.again(report.reproduce)
+    if not lines:
         return ""
-    lines = [one_line(shlex.join(report.reproduce))]
     if report.stack:
-        lines.insert(0, f"git checkout {shlex.quote(report.stack.commit)}")
+        lines.insert(0, f"git checkout {shlex.quote(one_line(report.stack.commit, 64))}")
     if report.patch_sha256:
-        lines.append(f"# sha256 of the patch: {report.patch_sha256}")
+        lines.append(f"# sha256 of the patch: {one_line(report.patch_sha256, 64)}")
     return text.fence("\n".join(lines), "sh")

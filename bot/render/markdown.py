@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_BARE_PIPE = re.compile(r"(?<!\\)\|")  # a pipe ends a cell even inside a code span
+# A pipe ends a cell even inside a code span, where nothing but a backslash before it helps; one
+# backslash of two would be taken for the escape of the other.
+_PIPE = re.compile(r"(?<!\\)(\\*)\|")
+_APART = "\N{ZERO WIDTH SPACE}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: str = "") -> str:
@@ -27,4 +30,11 @@ def bullets(items: Iterable[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return _BARE_PIPE.sub(r"\\|", text.replace("\n", " "))
+    return _PIPE.sub(_escaped, text.replace("\n", " "))
+
+
+def _escaped(pipe: re.Match[str]) -> str:
+    slashes: str = pipe[1]
+    if len(slashes) % 2:
+        return pipe.group()  # escaped already
+    return f"{slashes}{_APART if slashes else ''}\\|"

@@ -151,7 +151,7 @@ def latencies(test: LoadTest) -> str:
             bars = axes.barh([r + offset for r in rows], values, 0.36, color=colour, label=label)
             axes.bar_label(bars, [numbers.number(v) for v in values], padding=3, fontsize=8.5)
         axes.axvline(test.slo_p99_ms, color=ALERT, lw=1.4, ls="--", label="SLO for p99")
-        axes.set_yticks(rows, names)
+        axes.set_yticks(rows, [_label(name) for name in names])
         axes.invert_yaxis()
         axes.set_xlabel(f"latency at {numbers.number(test.rate)} req/s, ms")
         axes.set_xlim(0, 1.1 * max(test.slo_p99_ms, *(a for a in _all_latencies(test))))

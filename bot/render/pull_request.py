@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bot.render import context, numbers, sections, text
-from bot.render.body import Ending, Section, fit
+from bot.render.body import LIMIT, Ending, Section, fit
 
 if TYPE_CHECKING:
     from layers.evidence import EvidenceFile
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TITLE_LIMIT = 120
 SHED_FIRST = ("blocks", "pairs", "plots", "tried", "environment", "why_slow", "replicas", "looks")
 _FOOTER = (
-    "Opened by `fvec`, run `{run}`. {owner} It does not merge, and it pushes to no branch but its "
+    "Opened by `fvec`, run {run}. {owner} It does not merge, and it pushes to no branch but its "
     "own. Every number above is in `evidence.json`."
 )
 
@@ -33,14 +33,16 @@ def title(evidence: EvidenceFile) -> str:
     return text.title(subject, TITLE_LIMIT - len(suffix)) + suffix
 
 
-def render(evidence: EvidenceFile, plots: Mapping[str, str] | None = None) -> str:
-    """Return the body in GitHub-flavoured markdown, at most `body.LIMIT` characters.
+def render(
+    evidence: EvidenceFile, plots: Mapping[str, str] | None = None, *, limit: int = LIMIT
+) -> str:
+    """Return the body in GitHub-flavoured markdown, at most `limit` characters.
 
     `plots` maps a plot's name (`pairs`, `latency`, `time`) to the address that the body may show
     it by. A body over the limit sheds sections in the order of `SHED_FIRST` and says so.
     """
     ending = Ending(_footer(evidence), "evidence.json", SHED_FIRST)
-    return fit(_sections(evidence, plots or {}), ending)
+    return fit(_sections(evidence, plots or {}), ending, limit)
 
 
 def _sections(evidence: EvidenceFile, plots: Mapping[str, str]) -> list[Section]:
@@ -67,4 +69,4 @@ def _sections(evidence: EvidenceFile, plots: Mapping[str, str]) -> list[Section]
 def _footer(evidence: EvidenceFile) -> str:
     owner = evidence.stack.owner
     who = f"{text.inline(owner, 100)} answers for it." if owner else "No owner is named."
-    return _FOOTER.format(run=text.one_line(evidence.run_id, 100).replace("`", ""), owner=who)
+    return _FOOTER.format(run=text.code(evidence.run_id, 100), owner=who)

@@ -73,8 +73,9 @@ def _has_details(iteration: Iteration) -> bool:
 
 def _again(report: RunReport) -> str:
     """Return the commands that run it again on the same commit with the same seed."""
-    commit = shlex.quote(report.stack.commit)
-    return f"git checkout {commit}\nfvec run . --seed {report.seed}"
+    commit = shlex.quote(one_line(report.stack.commit, 64))
+    shard = f" --shard {report.shard}" if report.shard else ""
+    return f"git checkout {commit}\nfvec run . --seed {report.seed}{shard}"
 
 
 def _prose(text: str) -> Markup:

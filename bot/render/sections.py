@@ -109,7 +109,7 @@ def summary(evidence: EvidenceFile) -> str:
             f"noise floor {numbers.points(floor)})."
         )
     kind = str(iteration.hypothesis.change_class)
-    stack = f"`{evidence.stack.name}` at `{numbers.short(evidence.stack.commit)}`"
+    stack = f"{code(evidence.stack.name)} at {code(numbers.short(evidence.stack.commit))}"
     lines = [
         headline,
         f"Class `{kind}`: {CLASSES[kind]}; {_outputs(iteration)}. "
@@ -117,7 +117,7 @@ def summary(evidence: EvidenceFile) -> str:
     ]
     if iteration.base_commit and iteration.base_commit != evidence.stack.commit:
         lines.append(
-            f"Measured on top of `{numbers.short(iteration.base_commit)}`, itself a change of "
+            f"Measured on top of {code(numbers.short(iteration.base_commit))}, itself a change of "
             "this run: merge that one first. The baseline below is that commit."
         )
     return "\n\n".join(lines)
@@ -291,7 +291,10 @@ def _load_rows(test: LoadTest) -> list[list[str]]:
     arms = (test.baseline, test.candidate)
     names = [n for n in test.baseline.latency_ms if n in test.candidate.latency_ms]
     return [
-        *([name, *(numbers.ms(arm.latency_ms[name]) for arm in arms)] for name in names),
+        *(
+            [inline(name, 40), *(numbers.ms(arm.latency_ms[name]) for arm in arms)]
+            for name in names
+        ),
         [f"over {numbers.setting(test.slo_p99_ms)} ms", *map(_over_slo, arms)],
         ["errors", *(numbers.count(arm.errors) for arm in arms)],
         ["requests", *(numbers.count(arm.requests) for arm in arms)],
@@ -323,7 +326,12 @@ def _outputs(iteration: Iteration) -> str:
 
 
 def _output(row: OutputRow, *, refereed: bool) -> list[str]:
-    cells = [code(row.output), row.dtype, numbers.count(row.requests), numbers.count(row.elements)]
+    cells = [
+        code(row.output),
+        inline(row.dtype, 40),
+        numbers.count(row.requests),
+        numbers.count(row.elements),
+    ]
     cells += [numbers.count(row.differing), numbers.number(row.max_abs)]
     cells += [numbers.number(row.p999_abs), numbers.count(row.outliers)]
     cells.append("bits" if row.limit is None else numbers.setting(row.limit))

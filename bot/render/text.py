@@ -1,8 +1,9 @@
 """Untrusted text made harmless for GitHub-flavoured markdown.
 
 Names, messages, cards and code of a repository, logs and model answers are data. None of them
-may mention a person, reference or close an issue, open HTML, show an image, leave its table cell
-or its fence, or hide text behind control characters.
+may mention a person, reference or close an issue, link a commit or an address, open HTML, math or
+an emoji, show an image, leave its table cell, its line or its fence, pass for a marker of ours,
+carry a secret, or hide text behind characters that nobody sees.
 """
 
 from __future__ import annotations
@@ -11,18 +12,35 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from bot.render.redact import redact
+
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _BREAK = "&#8203;"  # zero-width space: ends an autolink without being seen
 _BREAK_CHARACTER = "\N{ZERO WIDTH SPACE}"
-_TRIGGER = re.compile(r"(@)(?=\w)|(#)(?=\d)|(\bGH-)(?=\d)|(:)(?=//)|(\bwww)(?=\.)", re.IGNORECASE)
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]()!|~$])")
+# Characters that show nothing and yet are letters or marks to Unicode.
+_IGNORABLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_TRIGGER = re.compile(
+    r"(?:@(?=\w)|#(?=\d)|GH-(?=\d)"  # people; issues and pull requests
+    r"|:(?=//)|www(?=\.)"  # addresses
+    # Emoji have a letter in their names, or are one of these; a line and a column are none.
+    r"|:(?=(?=[\d_+\\-]*[^\W\d_])[\w+\\-]{1,120}:)|:(?=(?:100|1234|[+-]1):))",
+    re.IGNORECASE,
+)
+_COMMIT = re.compile(r"(?<!\w)(?!\d+(?!\w))[0-9a-f]{7,40}(?!\w)", re.ASCII | re.IGNORECASE)
+_SKIP = re.compile(r"\[(?=\s*(?:skip|no|ci|actions)\b)", re.IGNORECASE)  # [skip ci] and its kin
+_MARKER = re.compile(r"<!--(?=\s*fvec:)", re.IGNORECASE)
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()!|~])")
 _CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)(.+?)(?<!`)\1(?!`)")
 _LIST_ITEM = re.compile(r"^\s{0,3}(?:([-*+])|(\d{1,3})[.)])\s+(?=\S)")
-_LINE_START = re.compile(r"^(\s*)([-+=#])")
+_LINE_START = re.compile(r"^(?:(?=[-+=#])|(?P<number>\d{1,9})(?=[.)](?:\s|$)))")
+_DRAWN = frozenset({"mermaid", "math", "geojson", "topojson", "stl", "suggestion"})
+_NOT_IN_ADDRESS = re.compile(r"[^A-Za-z0-9._~:/?#@&=+,;%-]")
 
 
 def visible(text: str) -> str:
-    """Drop control, format and unassigned characters (bidirectional overrides among them).
+    """Drop what nobody sees (control, format and unassigned characters, fillers) and secrets.
 
     Line feeds stay, tabs become spaces, lone surrogates become the replacement character.
     """
@@ -32,7 +50,8 @@ def visible(text: str) -> str:
         for c in text
         if c == "\n" or unicodedata.category(c) not in {"Cc", "Cf", "Cn", "Co", "Zl", "Zp"}
     )
-    return "".join(kept)
+    # Before anything is cut: half a secret is no longer known for one.
+    return redact(_IGNORABLE.sub("", "".join(kept)))
 
 
 def one_line(text: str, limit: int | None = None) -> str:
@@ -42,18 +61,25 @@ def one_line(text: str, limit: int | None = None) -> str:
 
 
 def title(text: str, limit: int = 120) -> str:
-    """Return one line for a pull request's title, which is plain text and not markdown."""
-    return _TRIGGER.sub(lambda hit: hit.group() + _BREAK_CHARACTER, one_line(text, limit))
+    """Return one line for a pull request's title, which is plain text and not markdown.
+
+    It becomes a commit message when the pull request is squashed: it skips no checks either.
+    """
+    line = _SKIP.sub(f"[{_BREAK_CHARACTER}", one_line(text, limit))
+    return _broken(line, _BREAK_CHARACTER)
 
 
 def inline(text: str, limit: int | None = None) -> str:
-    """Return text for one line of markdown or a table cell: it reads as it was written."""
-    return _escape(one_line(text, limit))
+    """Return text for one line of markdown or a table cell: it reads as it was written.
+
+    A line may start with it, too.
+    """
+    return _line_start(_escape(one_line(text, limit)))
 
 
 def code(text: str, limit: int | None = None) -> str:
-    """Return a code span that nothing inside can end."""
-    line = one_line(text, limit)
+    """Return a code span that nothing inside can end; empty where the text is."""
+    line = _unmarked(one_line(text, limit))
     if not line:
         return ""
     ticks = "`" * (_longest_run(line) + 1)
@@ -62,17 +88,26 @@ def code(text: str, limit: int | None = None) -> str:
 
 
 def fence(text: str, language: str = "") -> str:
-    """Return a fenced block whose fence is longer than any run of backticks inside."""
-    if not re.fullmatch(r"[a-z0-9]*", language):
+    """Return a fenced block whose fence is longer than any run of backticks inside.
+
+    Raises ValueError for a language that is no name, or that GitHub draws in place of showing it.
+    """
+    if not re.fullmatch(r"[a-z0-9]*", language) or language in _DRAWN:
         raise ValueError(f"not a language name: {language!r}")
-    ticks = "`" * max(3, _longest_run(text) + 1)
-    return f"{ticks}{language}\n{visible(text).rstrip()}\n{ticks}"
+    shown = _unmarked(visible(text)).rstrip()
+    ticks = "`" * max(3, _longest_run(shown) + 1)
+    return f"{ticks}{language}\n{shown}\n{ticks}"
 
 
 def prose(text: str) -> str:
     """Return paragraphs and lists with their code spans; all other markup is escaped."""
     paragraphs = re.split(r"\n\s*\n", visible(text).strip())
     return "\n\n".join("\n".join(map(_prose_line, part.split("\n"))) for part in paragraphs)
+
+
+def address(url: str) -> str:
+    """Return a URL or a relative path that can stand as the destination of a link or an image."""
+    return _NOT_IN_ADDRESS.sub(_percent, one_line(url))
 
 
 def code_spans(line: str) -> Iterator[tuple[str, bool]]:
@@ -91,14 +126,38 @@ def _prose_line(line: str) -> str:
     if item:
         marker = "- " if item[1] else f"{item[2]}. "
         line = line[item.end() :]
-    parts = (code(part) if is_code else _escape(part) for part, is_code in code_spans(line))
-    body = "".join(parts).strip()
-    return marker + (body if marker else _LINE_START.sub(r"\1\\\2", body))
+    body = ""
+    for part, is_code in code_spans(line):
+        piece = code(part) if is_code else _escape(part)
+        # Two runs of backticks side by side would be one, of another length.
+        body += f"{_BREAK}{piece}" if body.endswith("`") and piece.startswith("`") else piece
+    return marker + _line_start(body.strip())
 
 
 def _escape(text: str) -> str:
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _TRIGGER.sub(lambda hit: hit.group() + _BREAK, _MARKDOWN.sub(r"\\\1", text))
+    text = _broken(_MARKDOWN.sub(r"\\\1", text), _BREAK)
+    # In a code span a commit is no link, and can still be copied. Alone, an escaped dollar opens
+    # math all the same; behind a character that is no blank it does not.
+    return _COMMIT.sub(r"`\g<0>`", text).replace("$", f"{_BREAK_CHARACTER}\\$")
+
+
+def _broken(text: str, break_: str) -> str:
+    """Put a break into what GitHub would make a link of, or a picture."""
+    return _TRIGGER.sub(lambda hit: hit.group() + break_, text)
+
+
+def _line_start(line: str) -> str:
+    """Escape what would be a heading, a list, a rule or an underline at the start of a line."""
+    return _LINE_START.sub(lambda hit: (hit["number"] or "") + "\\", line)
+
+
+def _unmarked(text: str) -> str:
+    return _MARKER.sub(lambda hit: hit.group() + _BREAK_CHARACTER, text)
+
+
+def _percent(character: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.group().encode())
 
 
 def _longest_run(text: str) -> int:

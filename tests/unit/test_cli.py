@@ -68,6 +68,7 @@ class RunOptions:
     cookbook: Path | None
     forge: Any
     resume: bool
+    shard: Any
 
 
 class Engine(ModuleType):
@@ -131,7 +132,8 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 def test_the_commands_are_those_of_the_contract():
     commands = commands_of(cli.parser())
     assert list(commands) == [
-        "init", "run", "plan", "judge", "measure", "verify", "config", "knowledge", "doctor",
+        "init", "run", "plan", "judge", "measure", "verify", "publish", "serve", "config",
+        "knowledge", "doctor",
     ]  # fmt: skip
     assert list(commands_of(commands["config"])) == ["validate"]
     assert list(commands_of(commands["knowledge"])) == ["check", "show"]
@@ -140,8 +142,8 @@ def test_the_commands_are_those_of_the_contract():
 def test_run_has_the_options_of_the_contract():
     options = {o for a in commands_of(cli.parser())["run"]._actions for o in a.option_strings}
     assert options == {
-        "-h", "--help", "--layer", "--proposer", "--forge", "--cookbook", "--resume", "--out",
-        "--seed", "--budget", "--json",
+        "-h", "--help", "--layer", "--proposer", "--forge", "--repository", "--cookbook", "--resume",
+        "--shard", "--out", "--seed", "--budget", "--json",
     }  # fmt: skip
 
 
@@ -168,6 +170,10 @@ def test_help_and_version_are_on_standard_output(capsys):
         ["run", "x", "--layer", "bios"],
         ["run", "x", "--forge", "github"],
         ["plan", "x", "--resume"],
+        ["run", "x", "--shard", "3/2"],
+        ["run", "x", "--shard", "half"],
+        ["plan", "x", "--shards", "2"],
+        ["plan", "x", "--matrix", "--shards", "-1"],
         ["knowledge"],
     ],
 )

@@ -1,0 +1,188 @@
+"""The branch `fvec/evidence`: what every pull request of ours rests on, and what was done last.
+
+    state.json                         the last analysis, and what was pushed to which branch
+    pulls/<branch>/publication.json    what is published from the branch, told before it is done
+    pulls/<branch>/...                 evidence.json, patch.diff, body.md, plots/*.svg
+
+Nothing of its history is rewritten: an address that names a commit stays good. What it holds was
+written by us, or by somebody who may write to the repository; it is still read as outside input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from layers.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from bot.github.repository import Repository
+
+BRANCH = "fvec/evidence"
+STATE = "state.json"
+PUBLICATION = "publication.json"
+WEB = "https://github.com"
+MOST_BYTES = 32 * 2**20  # of one file
+MOST_DOCUMENT_BYTES = 2**20  # of the bot's own
+MOST_ANNOUNCED = 50
+
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
+Line = Annotated[str, Field(max_length=500)]
+
+
+class _Kept(BaseModel):
+    """Base of what is kept on the branch: frozen, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+Document = TypeVar("Document", bound=_Kept)
+
+
+class Analysis(_Kept):
+    """The last run that ended, and what it concluded."""
+
+    sha: Commit
+    at: str  # ISO 8601, UTC
+    run_id: Line
+    conclusion: Line
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+class State(_Kept):
+    """`state.json`."""
+
+    schema_: Literal["fvec.state/1"] = Field(default="fvec.state/1", alias="schema")
+    analysis: Analysis | None = None
+    pushed: dict[str, Commit] = Field(default_factory=dict)  # by branch: the commit that we pushed
+
+
+class Publication(_Kept):
+    """`publication.json`: what is, or is about to be, published from one branch at GitHub."""
+
+    schema_: Literal["fvec.publication/1"] = Field(default="fvec.publication/1", alias="schema")
+    branch: Line  # at GitHub
+    of_branch: Line  # as the run called it
+    base: Line  # branch that the pull request was opened against
+    base_commit: Commit  # that it was measured on
+    commit: Commit
+    announced: list[Commit] = Field(default_factory=list, max_length=MOST_ANNOUNCED)
+    changes: list[Line] = Field(default_factory=list)  # "card on model", one or several joined
+    run_id: Line
+    supersedes: list[int] = Field(default_factory=list)
+    superseded_by: int | None = None  # closed by us, for this one
+    base_merged: Literal["retargeted", "moved"] | None = None  # what followed for one stacked on it
+
+
+def known_commits(publication: Publication | None, pushed: str | None) -> tuple[str, ...]:
+    """Return the commits that a branch can have from us, oldest first.
+
+    Those are the one that we know to have pushed last, and those announced since: a process that
+    was killed in between may have pushed one of them.
+    """
+    announced = tuple(publication.announced) if publication is not None else ()
+    if pushed is None:
+        return announced
+    if pushed in announced:
+        return announced[announced.index(pushed) :]
+    return (pushed, *announced)
+
+
+class EvidenceBranch:
+    """Reads and writes the branch through the API of one repository."""
+
+    branch = BRANCH
+
+    def __init__(self, repository: Repository) -> None:
+        """Use `repository`; the branch is made by the first write."""
+        self._repository = repository
+
+    def put(self, folder: str, files: Mapping[str, bytes], message: str) -> str:
+        """Commit files under `folder`; return the commit that has them. Same content: no commit.
+
+        Raises `GitHubError`, and `InvalidInput` for a path that leaves the folder.
+        """
+        placed = {_path(f"{folder}/{name}"): content for name, content in files.items()}
+        return self._repository.commit_files(self.branch, placed, message)
+
+    def get(self, path: str, *, limit_bytes: int = MOST_BYTES) -> bytes | None:
+        """Return a file as it is now, None where there is none.
+
+        Raises `GitHubError`, and `InvalidInput` for a file of more than `limit_bytes`.
+        """
+        return self._repository.file(_path(path), self.branch, limit_bytes=limit_bytes)
+
+    def url(self, sha: str, path: str) -> str:
+        """Return the address of a file in the commit `sha` of the branch."""
+        place = quote(_path(path), safe="/")
+        return f"{WEB}/{self._repository.full_name}/blob/{sha}/{place}?raw=true"
+
+    def state(self) -> State:
+        """Return what was done last; raises `InvalidInput` for a state that is not ours."""
+        return self._read(STATE, State) or State()
+
+    def save_state(self, state: State) -> None:
+        """Replace `state.json`."""
+        self._repository.commit_files(self.branch, {STATE: _bytes(state)}, "State of the bot")
+
+    def update_state(self, change: Callable[[State], State]) -> State:
+        """Replace `state.json` by what `change` makes of it as it is now; return that."""
+        before = self.state()
+        after = change(before)
+        if after != before:
+            self.save_state(after)
+        return after
+
+    def publication(self, branch: str) -> Publication | None:
+        """Return what is published from a branch; raises `InvalidInput` for what is not ours."""
+        found = self._read(f"{folder_of(branch)}/{PUBLICATION}", Publication)
+        if found is not None and found.branch != branch:
+            raise self._unreadable(f"{folder_of(branch)}/{PUBLICATION}", "is of another branch")
+        return found
+
+    def save_publication(self, publication: Publication, message: str) -> None:
+        """Replace `publication.json` of a branch."""
+        self.put(folder_of(publication.branch), publication_file(publication), message)
+
+    def _read(self, path: str, model: type[Document]) -> Document | None:
+        content = self.get(path, limit_bytes=MOST_DOCUMENT_BYTES)
+        if content is None:
+            return None
+        try:
+            return model.model_validate_json(content)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            place = ".".join(str(part) for part in first["loc"]) or "the document"
+            raise self._unreadable(path, f"{place}: {first['msg']}") from error
+
+    def _unreadable(self, path: str, why: str) -> InvalidInput:
+        return InvalidInput(
+            f"{path} on the branch {self.branch} of {self._repository.full_name}: {why}",
+            hint="the bot alone writes that branch: revert what else was committed there",
+        )
+
+
+def folder_of(branch: str) -> str:
+    """Return the folder of a branch's evidence."""
+    return f"pulls/{branch}"
+
+
+def publication_file(publication: Publication) -> dict[str, bytes]:
+    """Return `publication.json`, by name."""
+    return {PUBLICATION: _bytes(publication)}
+
+
+def _bytes(document: _Kept) -> bytes:
+    return document.model_dump_json(by_alias=True, indent=1).encode() + b"\n"
+
+
+def _path(path: str) -> str:
+    """Return a path of the branch; raises `InvalidInput` where it is none below its root."""
+    pure = PurePosixPath(path)
+    if str(pure) != path or pure.is_absolute() or ".." in pure.parts or not path.isprintable():
+        raise InvalidInput(f"not a path of the branch {BRANCH}: {path!r:.200}")
+    return path

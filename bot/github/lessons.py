@@ -1,0 +1,280 @@
+"""What the bot's commits on `fvec/knowledge` taught, as data, and how cards elsewhere learn it.
+
+A commit of a run changes nothing of a card but its findings. So it is not its lines that are merged
+into what people and other runs committed meanwhile, but the findings, once more, card by card
+(`layers.learning.refine`): in place, and nothing is overwritten. A card that cannot take its
+findings is left to a person. They then lie beside the cards in a file of their own that no run reads:
+`CARD-COMMIT.yaml.unmerged`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from bot.github.commits import Change, changes
+from bot.render.knowledge_pull import Conflict, Learned
+from bot.render.text import one_line
+from knowledge import yamlfile
+from knowledge.cards import CookbookCard, FactCard, Finding
+from knowledge.refine import merge_findings
+from knowledge.store import Cards, builtin_directory, card_files, load_card, load_cards
+from knowledge.yamlfile import YamlError
+from layers import git, learning
+from layers.base import Edit
+from layers.errors import InvalidInput, Location
+from layers.learning import KNOWLEDGE_BRANCH
+from layers.stack import Stack
+
+REFERENCE = f"refs/heads/{KNOWLEDGE_BRANCH}"
+UNMERGED = ".yaml.unmerged"
+_SUFFIXES = (".yaml", ".yml", UNMERGED)
+_REASON = "# not merged: "
+_LONGEST_REASON = 300
+_OURS = re.compile(rf"([a-z0-9-]+)-[0-9a-f]{{12}}{re.escape(UNMERGED)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What one commit taught one card: `text` is all of it as the commit left it.
+
+    `existed` says that the card had a file of its own before the commit, `faithful` that the commit
+    changed nothing of the card but its findings.
+    """
+
+    path: str
+    card: CookbookCard
+    text: str
+    findings: tuple[Finding, ...]
+    existed: bool
+    faithful: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """A throw-away repository where cards are merged, with the stack of the base checked out.
+
+    `there` is where the branch of knowledge is at GitHub; the branch here goes on from it.
+    """
+
+    bare: Path
+    stack: Stack
+    out: Path
+    there: str | None
+
+    @property
+    def folder(self) -> str:
+        """Folder of the repository's own cards."""
+        return PurePosixPath(self.stack.manifest.knowledge).as_posix()
+
+
+def lessons_of(bare: Path, commit: str) -> list[Lesson]:
+    """Return what a commit of the bot taught; raises InvalidInput for a card that is none."""
+    found = (_lesson(bare, change) for change in changes(bare, f"{commit}^", commit))
+    return [lesson for lesson in found if lesson is not None]
+
+
+def are_plain(desk: Desk, commit: str, lessons: Sequence[Lesson]) -> bool:
+    """Say whether a commit adds findings to cards of the repository, and nothing else."""
+    taught = {lesson.path for lesson in lessons if lesson.faithful}
+    return all(
+        change.path in taught and change.path.startswith(f"{desk.folder}/")
+        for change in changes(desk.bare, f"{commit}^", commit)
+    )
+
+
+def teach(desk: Desk, commit: str, lessons: Sequence[Lesson]) -> None:
+    """Merge what `commit` taught into the cards as they are on the branch, and commit that.
+
+    Raises InvalidInput where neither the card nor a file beside it can take the findings.
+    """
+    shelf = _Shelf.read(desk, learning.knowledge_folders(desk.stack, desk.out)[-1])
+    taught: dict[str, list[Finding]] = {}
+    left: dict[str, list[tuple[Lesson, str]]] = {}
+    for lesson in (lesson for lesson in lessons if lesson.findings):
+        why = shelf.why_not(lesson)
+        if why is None:
+            taught.setdefault(lesson.card.id, []).extend(lesson.findings)
+        else:
+            left.setdefault(lesson.card.id, []).append((lesson, why))
+    known = _known(lessons, desk.out / commit)
+    if taught:
+        record = learning.refine(desk.stack, known, taught, desk.out)
+        if record.problems:
+            raise InvalidInput(f"a card cannot take its findings: {record.problems[0]}")
+    if left:
+        _keep(desk, commit, [_ours(known, told) for told in left.values()])
+
+
+def described(desk: Desk) -> tuple[list[Learned], list[Conflict]] | None:
+    """Return what the branch has and its base has not: findings by card, and what lies unmerged.
+
+    None where the base has all of the branch, or there is no branch.
+    """
+    folders = learning.knowledge_folders(desk.stack, desk.out)
+    if len(folders) == 1:
+        return None
+    base, branch = (_Shelf.read(desk, folder) for folder in folders)
+    found = []
+    for card_id, card in sorted(branch.cards.items()):
+        before = base.cards.get(card_id) or _shipped().get(card_id)
+        known = before.findings if isinstance(before, CookbookCard) else []
+        new = tuple(finding for finding in card.findings if finding not in known)
+        if new:
+            found.append(Learned(card_id, new))
+    unmerged = filter(branch.is_plain, sorted(branch.folder.rglob(f"*{UNMERGED}")))
+    return found, [branch.conflict(path) for path in unmerged]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """The repository's own cards in one working tree: by id, and the files that are no cards."""
+
+    root: Path
+    folder: Path
+    cards: dict[str, CookbookCard]
+    paths: dict[str, Path]  # of cards of every kind, by id
+    broken: dict[Path, YamlError]
+
+    @classmethod
+    def read(cls, desk: Desk, folder: Path) -> _Shelf:
+        """Read the cards of a folder that `layers.learning` names."""
+        root = folder.parents[len(PurePosixPath(desk.folder).parts) - 1]
+        shelf = cls(root, folder, {}, {}, {})
+        for path in filter(shelf.is_plain, card_files(folder)):
+            try:
+                card = load_card(path)
+            except YamlError as error:
+                shelf.broken[path] = error
+                continue
+            shelf.paths[card.id] = path
+            if isinstance(card, CookbookCard):
+                shelf.cards[card.id] = card
+        return shelf
+
+    def is_plain(self, path: Path) -> bool:
+        """Say whether a file lies in the repository itself: through a link it may be anywhere."""
+        try:
+            git.checked_path(self.root, path.relative_to(self.root).as_posix())
+        except InvalidInput:
+            return False
+        return path.is_file()
+
+    def why_not(self, lesson: Lesson) -> str | None:
+        """Say why the card of a lesson cannot take its findings, None where it can."""
+        hurt = self._hurt(lesson.card.id) or self.broken.get(self.root / lesson.path)
+        if hurt is not None:
+            return f"its file {hurt.path.name} is no card any more: {hurt.message}"
+        path = self.paths.get(lesson.card.id)
+        if path is None:
+            return "its file was deleted, or given another id" if lesson.existed else None
+        try:
+            merge_findings(yamlfile.read(path), lesson.findings, path)
+        except YamlError as error:
+            return f"its file {path.name} cannot be refined: {error.message}"
+        return None
+
+    def conflict(self, path: Path) -> Conflict:
+        """Return both sides of a file of findings that were not merged."""
+        ours = _text(path)
+        first, _, _ = ours.partition("\n")
+        reason = first.removeprefix(_REASON) if first.startswith(_REASON) else "not merged"
+        named = _OURS.fullmatch(path.name)
+        card = named[1] if named else path.name.removesuffix(UNMERGED)
+        hurt = self._hurt(card)
+        theirs = hurt.path if hurt is not None else self.paths.get(card)
+        place = path.relative_to(self.root).as_posix()
+        return Conflict(card, place, reason, ours, _text(theirs) if theirs is not None else None)
+
+    def _hurt(self, card_id: str) -> YamlError | None:
+        return next((error for path, error in self.broken.items() if path.stem == card_id), None)
+
+
+def _lesson(bare: Path, change: Change) -> Lesson | None:
+    if change.new is None or not change.path.endswith(_SUFFIXES):
+        return None
+    text, card = _stored_card(bare, change.new.name, change.path)
+    old = _stored_card(bare, change.old.name, change.path)[1] if change.old is not None else None
+    known = old.findings if old is not None else ()
+    unmerged = change.path.endswith(UNMERGED)
+    return Lesson(
+        change.path,
+        card,
+        text,
+        tuple(finding for finding in card.findings if finding not in known),
+        existed=unmerged or old is not None,
+        faithful=unmerged
+        or _without_findings(old or _shipped().get(card.id)) == _without_findings(card),
+    )
+
+
+def _without_findings(card: CookbookCard | FactCard | None) -> CookbookCard | None:
+    if not isinstance(card, CookbookCard):
+        return None
+    return card.model_copy(update={"findings": [], "earlier": None})
+
+
+def _stored_card(bare: Path, blob: str, path: str) -> tuple[str, CookbookCard]:
+    text = git.git(bare, "cat-file", "blob", blob)
+    try:
+        return text, yamlfile.loads(text, Path(f"{KNOWLEDGE_BRANCH}:{path}"), CookbookCard)
+    except YamlError as error:
+        place = Location(error.path, error.line, error.column)
+        raise InvalidInput(error.message, at=place, hint=error.hint) from error
+
+
+@cache
+def _shipped() -> Cards:
+    return load_cards(builtin_directory())
+
+
+def _known(lessons: Sequence[Lesson], folder: Path) -> Cards:
+    """Return the cards that a new copy is made from: those that ship, else as the run left them."""
+    ours = {card.id: card for card in _shipped().cookbook}
+    paths = dict(_shipped().paths)
+    folder.mkdir(parents=True, exist_ok=True)
+    for lesson in lessons:
+        if lesson.card.id not in ours:
+            ours[lesson.card.id] = lesson.card
+            paths[lesson.card.id] = folder / f"{lesson.card.id}.yaml"
+            paths[lesson.card.id].write_bytes(lesson.text.encode("utf-8", "surrogateescape"))
+    return Cards(tuple(ours.values()), (), paths)
+
+
+def _ours(known: Cards, refused: Sequence[tuple[Lesson, str]]) -> tuple[CookbookCard, bytes]:
+    """Return our side of a conflict: the card with the findings, and why they are not in theirs."""
+    lesson, why = refused[0]
+    source = known.path_of(lesson.card.id)
+    findings = [finding for one, _ in refused for finding in one.findings]
+    try:
+        text = merge_findings(yamlfile.read(source), findings, source)
+    except YamlError as error:
+        raise InvalidInput(error.message, at=Location(source), hint=error.hint) from error
+    head = f"{_REASON}{one_line(why, _LONGEST_REASON)}\n"
+    return lesson.card, f"{head}{text}".encode("utf-8", "surrogateescape")
+
+
+def _keep(desk: Desk, of: str, ours: Sequence[tuple[CookbookCard, bytes]]) -> None:
+    """Commit what commit `of` taught and could not be merged, beside the cards."""
+    start = learning.knowledge_tip(desk.stack) or desk.stack.commit
+    worktree = desk.stack.worktree(start, desk.out / "worktrees")
+    files = {
+        f"{desk.folder}/cookbook/{card.layer}/{card.id}-{of[:12]}{UNMERGED}": content
+        for card, content in ours
+    }
+    edit = Edit(
+        files,
+        summary=f"Keep findings of {len(files)} card{'s' if len(files) != 1 else ''} for a person",
+        explanation="\n".join(sorted(files)),
+    )
+    commit, _ = git.commit_edit(worktree, edit)
+    git.git(desk.bare, "update-ref", REFERENCE, commit)
+
+
+def _text(path: Path) -> str:
+    """Return a file's text, as much of it as a card may have."""
+    with path.open("rb") as file:
+        return file.read(2**20).decode("utf-8", "replace")

@@ -1,0 +1,275 @@
+"""The same jobs without a service, as GitHub Actions runs them: decided, measured and told apart.
+
+plan     decides and writes what the measuring job needs; reads only
+report   does the rest of the job, with what was measured as outside input
+respond  all of it in one process; or, dry, what all of it would be
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bot.github.auth import Credentials, check_repository
+from bot.github.client import Client, connect
+from bot.github.errors import RateLimited, Unavailable
+from bot.github.repository import Repository
+from bot.github.transport import Remote
+from bot.jobs import decide, helping, pulls, runner, serving
+from bot.jobs.analyse import Shard
+from bot.jobs.context import Context, JobResult, Refusal, Superseded
+from bot.jobs.decide import Surroundings
+from bot.jobs.dry import DryRepository
+from bot.jobs.measuring import Measurement
+from bot.wake import events
+from bot.wake.hours import told
+from bot.wake.jobs import Id, JobSpec
+from bot.wake.policy import Decision, Sleep, Wake
+from layers.errors import FvecError, InvalidInput, Location, Missing
+from layers.events import Events, Silent
+
+SERVER_URL = "https://github.com"
+MOST_EVENT_BYTES = 25 * 2**20
+_RUN = re.compile(r"[0-9]{1,20}")
+
+
+class Refused(BaseModel):
+    """A command that is not followed: who gave it is told why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: Id | None
+    comment_id: Id | None
+    why: str = Field(max_length=1000)
+
+
+class Order(BaseModel):
+    """What one workflow job hands to the next, as one line of JSON: a job, or a refusal."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    job: JobSpec | None = None
+    refused: Refused | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One repository, and a folder to work in."""
+
+    client: Client
+    repository: Repository
+    remote: Remote
+    work: Path
+    attempt_of: str
+    events: Events
+
+    def context(self, spec: JobSpec) -> Context:
+        """Return what a job is done with."""
+        return Context(
+            spec=spec,
+            client=self.client,
+            repository=self.repository,
+            remote=self.remote,
+            work=self.work,
+            attempt_of=self.attempt_of,
+            events=self.events,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What was decided, and what is to be measured by whom."""
+
+    decision: Decision
+    order: Order
+    wanted: Measurement | None = None
+    unprepared: str = ""  # why nothing is measured, where something was to be
+
+    @property
+    def kind(self) -> str:
+        """The kind of the job, `refused`, or `none`."""
+        if self.order.job is not None:
+            return self.order.job.kind
+        return "refused" if self.order.refused is not None else "none"
+
+    def outputs(self) -> dict[str, str]:
+        """Return the outputs of the workflow's step; no value has a line break."""
+        job, wanted = self.order.job, self.wanted
+        nothing = job is None and self.order.refused is None
+        return {
+            "kind": self.kind,
+            "command": wanted.program if wanted else "none",
+            "sha": wanted.sha if wanted else "",
+            "number": str(job.number) if job and job.number else "",
+            "layers": ",".join(wanted.layers) if wanted else "",
+            "class": wanted.change_class or "" if wanted else "",
+            "job": "" if nothing else _one_line(self.order.model_dump(mode="json")),
+        }
+
+
+def open_place(
+    environ: Mapping[str, str], repository: str | None, work: Path, events: Events | None = None
+) -> Place:
+    """Connect to the repository that is named, or that the workflow runs in.
+
+    Raises Missing without credentials or repository, InvalidInput and GitHubError.
+    """
+    name = repository or environ.get("GITHUB_REPOSITORY", "")
+    if not name:
+        raise Missing("no repository is named", hint="--repository OWNER/NAME")
+    credentials = Credentials.from_environment(environ)
+    client = connect(credentials)
+    server = environ.get("GITHUB_SERVER_URL") or SERVER_URL
+    run = environ.get("GITHUB_RUN_ID", "")
+    return Place(
+        client,
+        client.repository(check_repository(name)),
+        Remote(f"{server.rstrip('/')}/{name}.git", credentials),
+        work,
+        run if _RUN.fullmatch(run) else "",
+        events or Silent(),
+    )
+
+
+def read_event(path: Path, name: str, repository: str) -> events.Event | None:
+    """Return the event of a workflow's run, None for one that fvec does not use.
+
+    Raises InvalidInput for a file that is none, or an event of another repository.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_EVENT_BYTES + 1)
+        if len(content) > MOST_EVENT_BYTES:
+            raise InvalidInput("is larger than an event can be", at=Location(path))
+        event = events.parse(name, json.loads(content))
+    except OSError as error:
+        raise InvalidInput(f"cannot be read: {error.strerror}", at=Location(path)) from error
+    except (events.Unusable, ValueError, RecursionError) as error:
+        what = str(error) if isinstance(error, events.Unusable) else "is no JSON"
+        raise InvalidInput(what, at=Location(path), hint="--name is the event's name") from error
+    if event is None:
+        return None
+    if event.repository and event.repository.lower() != repository.lower():
+        raise InvalidInput(f"the event is about {event.repository}, not {repository}")
+    return replace(event, repository=repository)
+
+
+def plan(place: Place, event: events.Event | None, out: Path | None = None) -> Planned:
+    """Decide what follows, and write what the measuring job needs to `out`. GETs only.
+
+    A pull request of a fork is measured by no workflow. Raises GitHubError.
+    """
+    if event is None:
+        return Planned(Sleep("an event that fvec does not use"), Order())
+    decision = _decided(place, event)
+    if isinstance(decision, Sleep):
+        return Planned(decision, _refusal(event, decision))
+    order = Order(job=decision.spec)
+    try:
+        subject = runner.prepare(place.context(decision.spec))
+    except (RateLimited, Unavailable):
+        raise
+    except (Superseded, Refusal, FvecError) as error:  # the report finds it again, and tells it
+        return Planned(decision, order, unprepared=str(error))
+    if subject is None:
+        return Planned(decision, order)
+    if isinstance(subject, pulls.Subject) and subject.fork:
+        return Planned(decision, order, unprepared="a fork's pull request")
+    if out is not None:
+        subject.wanted.write(out)
+    return Planned(decision, order, subject.wanted)
+
+
+def report(
+    place: Place,
+    order_text: str,
+    results: Sequence[Path],
+    bundles: Sequence[Path],
+    checkout: Path | None,
+) -> JobResult:
+    """Do what is left of the job that `plan` ordered; see `bot.jobs.runner.report`.
+
+    A bundle belongs to the results that lie beside it. Raises InvalidInput for an order that is
+    none or of another repository, and as `runner.perform` does.
+    """
+    order = read_order(order_text)
+    if order.refused is not None:
+        told_by = order.refused
+        helping.refuse(place.repository, told_by.number, told_by.comment_id, told_by.why)
+        return JobResult("refused", told_by.why)
+    if order.job is None or order.job.repository.lower() != place.repository.full_name.lower():
+        raise InvalidInput("the job is of another repository, or there is none")
+    beside = {bundle.resolve().parent: bundle for bundle in bundles}
+    shards = [Shard(folder, beside.get(folder.resolve().parent)) for folder in results]
+    return runner.report(place.context(order.job), shards, checkout)
+
+
+def respond(place: Place, event: events.Event | None) -> tuple[Decision, JobResult | None]:
+    """Decide and do the whole job here; the result is None where nothing follows."""
+    if event is None:
+        return Sleep("an event that fvec does not use"), None
+    decision = _decided(place, event)
+    if isinstance(decision, Sleep):
+        decide.answer(event, decision, place.repository)
+        return decision, None
+    return decision, runner.perform(place.context(decision.spec))
+
+
+def rehearse(place: Place, event: events.Event | None) -> tuple[Planned, list[dict[str, Any]]]:
+    """Return what would follow and every write of it up to the measuring; GETs only."""
+    dry = DryRepository(place.repository)
+    there = replace(place, repository=dry)
+    planned = plan(there, event)
+    job = planned.order.job
+    if planned.order.refused is not None and event is not None:
+        decide.answer(event, planned.decision, dry)
+    elif job is not None and planned.wanted is None:
+        runner.report(there.context(job), [], None)
+    return planned, dry.writes
+
+
+def read_order(text: str) -> Order:
+    """Return what `plan` ordered; raises InvalidInput."""
+    try:
+        return Order.model_validate_json(text)
+    except ValidationError as error:
+        raise InvalidInput(
+            "FVEC_JOB holds no job", hint="hand on the output `job` of `fvec respond --plan`"
+        ) from error
+
+
+def _decided(place: Place, event: events.Event) -> Decision:
+    """Ask the policy; what would have to wait sleeps, for a workflow cannot wait."""
+    now = datetime.now(UTC)
+    around = Surroundings(
+        client=place.client,
+        repository=place.repository,
+        now=now,
+        serves=lambda argv: serving.ask(place.remote, place.work, place.repository, argv),
+        jitter=False,
+    )
+    decision = decide.decide(event, around)
+    if isinstance(decision, Wake) and decision.not_before > now:
+        asked = event.kind == "comment"
+        then = "give the command again then" if asked else "the scheduled workflow looks again"
+        return Sleep(f"{decision.why}; not before {told(decision.not_before)}: {then}", asked)
+    return decision
+
+
+def _refusal(event: events.Event, decision: Sleep) -> Order:
+    if not decision.answer:
+        return Order()
+    refused = Refused(number=event.number, comment_id=event.comment_id, why=decision.why[:1000])
+    return Order(refused=refused)
+
+
+def _one_line(document: object) -> str:
+    """Return JSON on one line, of ASCII alone: no text in it can end the line."""
+    return json.dumps(document, ensure_ascii=True, separators=(",", ":"))

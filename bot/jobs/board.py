@@ -1,0 +1,82 @@
+"""The dashboard issue of one repository, brought up to date from what was written down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.github.archive import EvidenceBranch
+from bot.jobs import records
+from bot.jobs.pulls import STALE
+from bot.render import dashboard
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.github.replies import Pull
+    from bot.github.repository import Repository
+    from bot.jobs.context import Context, JobResult
+
+_SETTLED = frozenset({"merged", "superseded", "awaiting", "refused"})
+
+
+def record(context: Context, result: JobResult) -> None:
+    """Write down how the job ended, and show it. Raises GitHubError."""
+    spec = context.spec
+    run = records.Run(
+        at=context.now(),
+        job=context.job,
+        kind=spec.kind,
+        state=result.state,
+        why=records.line(spec.why),
+        summary=records.line(result.summary),
+        commit=result.commit or spec.sha,
+        number=spec.number,
+        hint=records.line(result.hint),
+    )
+    archive = EvidenceBranch(context.repository)
+    before = records.runs(archive)
+    pulls = _as_they_are(context.repository, before.pulls if result.pulls is None else result.pulls)
+    kept = records.with_run(before, run, pulls=pulls, onboarding=result.onboarding)
+    records.save_runs(archive, kept)
+    show(context.repository, kept)
+
+
+def _as_they_are(repository: Repository, pulls: Sequence[records.Pull]) -> list[records.Pull]:
+    """Return what became of pull requests, as GitHub has them now."""
+    there = {pull.number: pull for pull in repository.open_pulls()}
+    found = []
+    for kept in pulls:
+        state = kept.state
+        if kept.number is None or state in _SETTLED:
+            pass
+        elif kept.number in there:
+            state = _open_state(kept, there[kept.number])
+        else:
+            state = "merged" if repository.pull(kept.number).merged else "closed"
+        note = kept.note if state == kept.state else ""
+        found.append(kept.model_copy(update={"state": state, "note": note}))
+    return found
+
+
+def _open_state(kept: records.Pull, there: Pull) -> dashboard.State:
+    if kept.state == "edited":
+        return "edited"
+    return "stale" if STALE in there.labels else "open"
+
+
+def show(repository: Repository, kept: records.Runs, nothing: str = "") -> None:
+    """Bring the dashboard up to date; `nothing` says why nothing is to be done now."""
+    shown = dashboard.Dashboard(
+        runs=records.run_lines(kept),
+        pulls=records.pull_lines(kept),
+        nothing=nothing,
+        onboarding=kept.onboarding,
+    )
+    repository.dashboard(dashboard.TITLE, dashboard.body(shown))
+
+
+def say(repository: Repository, nothing: str) -> None:
+    """Show why nothing follows from what happened; nothing is made where nothing ever ran."""
+    kept = records.runs(EvidenceBranch(repository))
+    if kept.runs:
+        show(repository, kept, nothing)

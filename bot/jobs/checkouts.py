@@ -1,0 +1,158 @@
+"""Repositories on this machine: one mirror each, and a checkout for every job that measures.
+
+A mirror is bare and holds what was fetched under names of ours. A checkout is a repository of its
+own that borrows the mirror's objects: the branches of one job never meet those of another, and a
+job that is done again finds the branches that it had made.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layers import git
+from layers.errors import InvalidInput, ToolFailed
+from layers.patches import MOST_BYTES, MOST_FILES
+from layers.programs import exclusive
+
+if TYPE_CHECKING:
+    from bot.jobs.context import Home
+
+KNOWLEDGE = "fvec/knowledge"
+MOST_CHANGED_BYTES = 4 * MOST_BYTES  # of all files that a pull request changes, both sides
+
+
+def branch_ref(branch: str) -> str:
+    """Return where a mirror keeps a branch."""
+    return f"refs/fvec/heads/{branch}"
+
+
+def pull_ref(number: int) -> str:
+    """Return where a mirror keeps the head of a pull request."""
+    return f"refs/fvec/pulls/{number}"
+
+
+def fetched(home: Home, *, branches: tuple[str, ...] = (), pull: int | None = None) -> Path:
+    """Return the mirror after fetching branches, and the head of a pull request, into it.
+
+    A branch that is not there is an error of GitHubError's family; so is no access.
+    """
+    root = home.folder / "mirror.git"
+    refspecs = [f"+refs/heads/{name}:{branch_ref(name)}" for name in branches]
+    if pull is not None:
+        refspecs.append(f"+refs/pull/{pull}/head:{pull_ref(pull)}")
+    with exclusive(home.folder / "mirror.lock"):
+        root.mkdir(parents=True, exist_ok=True)
+        git.git(root, "init", "--quiet", "--bare")  # again is harmless: a kill may have cut it
+        for name in branches:
+            git.git(root, "check-ref-format", f"refs/heads/{name}")
+        home.remote.fetch(root, *refspecs)
+    return root
+
+
+def check_out(mirror: Path, commit: str, branch: str, target: Path) -> Path:
+    """Return a checkout at `target` with `commit` as its branch `branch`; one that is there stays.
+
+    The bot's branch of knowledge comes with it, where the mirror has it.
+    """
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
+    try:
+        git.git(beside, "init", "--quiet", f"--initial-branch={branch}")
+        borrowed = beside / ".git" / "objects" / "info" / "alternates"
+        borrowed.write_text(f"{mirror.resolve() / 'objects'}\n", encoding="utf-8")
+        git.git(beside, "update-ref", f"refs/heads/{branch}", commit)
+        known = resolved(mirror, branch_ref(KNOWLEDGE))
+        if known is not None:
+            git.git(beside, "update-ref", f"refs/heads/{KNOWLEDGE}", known)
+        git.git(beside, "reset", "--quiet", "--hard", commit)
+        beside.rename(target)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    return target
+
+
+def resolved(root: Path, revision: str) -> str | None:
+    """Return the full name of a commit, None where there is none."""
+    try:
+        return git.resolve(root, revision)
+    except ToolFailed:
+        return None
+
+
+def builds_on(root: Path, commit: str, ancestor: str) -> bool:
+    """Say whether `commit` is `ancestor` or comes after it."""
+    try:
+        git.git(root, "merge-base", "--is-ancestor", ancestor, commit)
+    except ToolFailed:
+        return False
+    return True
+
+
+def parted(root: Path, base: str, head: str) -> str:
+    """Return the commit where `head` parted from `base`; InvalidInput where they share none."""
+    try:
+        return git.git(root, "merge-base", base, head).strip()
+    except ToolFailed as error:
+        raise InvalidInput(
+            "the pull request and its base have no commit in common",
+            hint="open it against the branch that it was made from",
+        ) from error
+
+
+def patch(root: Path, base: str, head: str) -> bytes:
+    """Return the diff of two commits; InvalidInput for one that is too large to be judged."""
+    _check_size(root, base, head)
+    found = git.patch_between(root, base, head).encode("utf-8", "surrogateescape")
+    if len(found) > MOST_BYTES:
+        raise _too_large(f"its diff has {len(found):,} bytes, and {MOST_BYTES:,} are read")
+    return found
+
+
+def text_at(root: Path, commit: str, path: str) -> str | None:
+    """Return a file's text at a commit, None where there is no such file."""
+    try:
+        return git.git(root, "show", "--no-textconv", f"{commit}:{path}")
+    except ToolFailed:
+        return None
+
+
+def changed(root: Path, base: str, head: str, *paths: str) -> bool:
+    """Say whether anything at or below `paths`, which may be globs, differs between two commits."""
+    specs = [f":(top,glob){path.rstrip('/')}" for path in paths]
+    below = [f"{spec}/**" for spec in specs]
+    plain = ("--no-renames", "--name-only", "-z")
+    return bool(git.git(root, "diff", *plain, base, head, "--", *specs, *below))
+
+
+def _check_size(root: Path, base: str, head: str) -> None:
+    """Refuse what would fill the memory before git is asked for the diff."""
+    plain = ("-r", "-z", "--no-renames", "--raw", "--no-abbrev")
+    entries = git.git(root, "diff-tree", *plain, base, head).split("\0")[0:-1:2]
+    if len(entries) > MOST_FILES:
+        raise _too_large(f"it changes {len(entries):,} files, and {MOST_FILES:,} are read")
+    blobs = {name for entry in entries for name in entry.split(" ")[2:4]}
+    sizes: dict[str, int] = {}
+    for commit in (base, head):
+        listed = git.git(root, "ls-tree", "-r", "-l", "-z", "--full-tree", commit)
+        for line in listed.split("\0")[:-1]:
+            _, kind, name, size = line.partition("\t")[0].split()
+            if kind == "blob" and name in blobs:
+                sizes[name] = int(size)
+    total = sum(sizes.values())
+    if total > MOST_CHANGED_BYTES:
+        raise _too_large(
+            f"the files that it changes have {total:,} bytes, and {MOST_CHANGED_BYTES:,} are read"
+        )
+
+
+def _too_large(what: str) -> InvalidInput:
+    return InvalidInput(
+        f"the pull request is too large to be judged: {what}",
+        hint="split it, or leave data files out of it",
+    )

@@ -1,0 +1,185 @@
+"""What follows from an event: the facts looked up at GitHub, the policy asked. GETs only.
+
+The head of a pull request is looked up once, here, and is what a command is about from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from bot.github.archive import EvidenceBranch
+from bot.jobs import helping, manifests
+from bot.jobs.pulls import is_inside, is_ours
+from bot.wake import commands, policy, versions
+from bot.wake.events import Event
+from bot.wake.policy import Decision, Facts, LastAnalysis, Sleep, Wake
+from layers.errors import InvalidInput
+from layers.manifest import BotSection
+
+if TYPE_CHECKING:
+    from bot.github.client import Client
+    from bot.github.repository import Repository
+
+MOST_READ = 50  # files of packages and model configurations
+
+
+def nobody_knows(_argv: Sequence[str]) -> bool | None:
+    """Answer whether a stack still serves, where nobody may run the manifest's command."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a decision is taken with.
+
+    `live_jobs` are the keys of the queued and running jobs; `serves` runs the manifest's command
+    that says whether the stack still serves (True, False, None for no answer). Without `jitter`
+    nothing is spread in time.
+    """
+
+    client: Client
+    repository: Repository
+    now: datetime  # aware
+    live_jobs: frozenset[str] = frozenset()
+    serves: Callable[[Sequence[str]], bool | None] = field(default=nobody_knows)
+    jitter: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The policy in force, and whether the default branch has a manifest, right or wrong."""
+
+    policy: BotSection
+    there: bool
+
+
+def decide(event: Event, around: Surroundings) -> Decision:
+    """Return what follows from an event about one repository. Raises GitHubError.
+
+    A command is a job only for who may give it here; a Sleep with `answer` is told by `answer`.
+    """
+    if event.kind == "comment":
+        return _commanded(event, around)
+    if event.kind in ("ping", "installation"):
+        return policy.on_event(event, BotSection(), _bare(around))
+    rules = _rules(around.repository)
+    if not around.jitter:
+        rules = replace(rules, policy=rules.policy.model_copy(update={"jitter_minutes": 0}))
+    if not rules.there and (waiting := _onboarding(around.repository)) is not None:
+        return waiting
+    return policy.on_event(event, rules.policy, _facts(event, around, rules))
+
+
+def decide_tick(around: Surroundings, *, installation: int | None = None) -> Decision:
+    """Return what follows from time passing. Raises GitHubError."""
+    name = around.repository.full_name
+    tick = Event("schedule", "", name, installation, sender="", sender_is_bot=False)
+    return decide(tick, around)
+
+
+def answer(event: Event, decision: Decision, repository: Repository) -> None:
+    """Tell the person who gave a command why nothing follows from it. Raises GitHubError."""
+    if isinstance(decision, Sleep) and decision.answer:
+        helping.refuse(repository, event.number, event.comment_id, decision.why)
+
+
+def _commanded(event: Event, around: Surroundings) -> Decision:
+    """Return what follows from a comment: grammar first, then who may, then when."""
+    command = commands.parse(event.body)
+    if command is None:
+        return Sleep("a comment that is not for us")
+    repository = around.repository
+    pull = repository.pull(event.number) if event.is_pull and event.number else None
+    decision = policy.on_event(
+        event, _rules(repository).policy, _bare(around, pull.head_sha if pull else "")
+    )
+    if not isinstance(decision, Wake) or not isinstance(command, commands.Command):
+        return decision
+    refused = commands.who_may(
+        command,
+        repository.permission(event.sender),
+        is_fork=pull is not None and not is_inside(pull, repository),
+        own_branch=pull is not None and is_ours(pull, repository),
+        is_bot=event.sender_is_bot,
+    )
+    return Sleep(refused, answer=True) if refused else decision
+
+
+def _rules(repository: Repository) -> _Rules:
+    try:
+        loaded = manifests.load(repository)
+    except InvalidInput:  # the job that follows tells what is wrong with it
+        return _Rules(BotSection(), there=True)
+    return _Rules(loaded.manifest.bot if loaded else BotSection(), there=loaded is not None)
+
+
+def _onboarding(repository: Repository) -> Sleep | None:
+    """Say why a repository without a manifest is left alone, None where it was never asked."""
+    pulls = repository.pulls_of(policy.ONBOARDING)
+    if not pulls:
+        return None
+    if pulls[0].state == "open":
+        return Sleep("the onboarding pull request waits to be merged; nothing happens before")
+    if pulls[0].merged:
+        return Sleep("the manifest that was merged is gone from the default branch")
+    return Sleep("the onboarding pull request was closed, which means no")
+
+
+def _bare(around: Surroundings, head: str = "") -> Facts:
+    """Return the facts of what needs no more than the head of a pull request."""
+    name = around.repository.full_name
+    return Facts(around.now, None, 0, around.live_jobs, None, head, name)
+
+
+def _facts(event: Event, around: Surroundings, rules: _Rules) -> Facts:
+    """Look up what the policy needs about the default branch."""
+    repository = around.repository
+    head = repository.branch_sha(repository.default_branch()) or ""
+    analysis = EvidenceBranch(repository).state().analysis
+    last = None
+    if analysis is not None:
+        at = datetime.fromisoformat(analysis.at)
+        last = LastAnalysis(analysis.sha, at, analysis.versions)
+    asked = rules.policy.serving if event.kind == "schedule" else None
+    return Facts(
+        now=around.now,
+        last_analysis=last,
+        open_pulls=_open_pulls(repository),
+        live_jobs=around.live_jobs,
+        still_serves=around.serves(asked) if asked else None,
+        head_sha=head,
+        seed=repository.full_name,
+        versions=_versions(repository, head) if _may_have_moved(event, last, head) else None,
+    )
+
+
+def _open_pulls(repository: Repository) -> int:
+    """Count the open pull requests with changes of ours: knowledge and onboarding are none."""
+    other = {policy.KNOWLEDGE, policy.ONBOARDING}
+    return sum(
+        is_ours(pull, repository) and pull.branch not in other for pull in repository.open_pulls()
+    )
+
+
+def _may_have_moved(event: Event, last: LastAnalysis | None, head: str) -> bool:
+    """Say whether it is worth many requests to learn which versions the head names."""
+    if last is None or not last.versions or not head or last.sha == head:
+        return False
+    touched = [path for path in event.paths if versions.is_read(path)]
+    return event.kind == "schedule" or (event.kind == "push" and bool(touched or not event.paths))
+
+
+def _versions(repository: Repository, head: str) -> dict[str, str]:
+    """Return the versions that a commit names; files that are no plain text are left out."""
+    tree = repository.read_tree(head)
+    texts: dict[str, str] = {}
+    for path in [path for path in sorted(tree) if versions.is_read(path)][:MOST_READ]:
+        try:
+            content = repository.file(path, head)
+        except InvalidInput:  # a link, or too large
+            continue
+        texts[path] = (content or b"").decode("utf-8", "replace")
+    return versions.read(texts, tree)

@@ -1,0 +1,137 @@
+"""What follows for a pull request when it was measured: data, comment, check run; in that order.
+
+The comment is one, edited in place; what was said before is kept on the evidence branch, as data.
+The check run is pinned to the commit that was measured, and only if that is still the head.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.github.archive import EvidenceBranch
+from bot.jobs import measuring, records
+from bot.jobs.context import JobResult
+from bot.jobs.pulls import folder_for, pinned
+from bot.render import check, comment
+from layers.evidence import VerifyReport
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bot.github.repository import Repository
+    from bot.jobs.context import Context
+    from bot.jobs.pulls import Subject
+    from layers.evidence import JudgeReport
+
+
+def report(context: Context, subject: Subject, results: Path) -> JobResult:
+    """Tell what was measured about `subject`.
+
+    Raises Superseded where the head moved meanwhile, InvalidInput for results that are none, the
+    error that the measuring program ended by, and GitHubError.
+    """
+    found = measuring.judgement(results, subject.wanted.program, subject.patch)
+    pull = pinned(context)
+    kept, address = _keep(context, subject, found)
+    _comment(context, subject, found, kept, address)
+    checked = (
+        check.verified(found, pull.head_sha)
+        if isinstance(found, VerifyReport)
+        else check.judged(found, pull.head_sha, claimed=subject.claimed)
+    )
+    set_check(context.repository, pull.head_sha, checked, address)
+    told = comment.told(found, "", pull.head_sha, "")
+    gain = f", {told.gain}" if told.gain else ""
+    return JobResult("done", f"{found.verdict} ({told.reason}){gain}", commit=pull.head_sha)
+
+
+def tell_moved(context: Context) -> None:
+    """Say on the pull request that nothing is reported, since its head is another one by now.
+
+    Nothing is said where the head is the same: a newer job is about it.
+    """
+    number, sha = context.spec.number, context.spec.sha
+    if number is None or sha is None:
+        return
+    pull = context.repository.pull(number)
+    head = pull.head_sha if pull.state == "open" else None
+    if head != sha:
+        told = comment.moved(sha, head, _earlier(context, number))
+        context.repository.sticky_comment(number, comment.KEY, told)
+
+
+def tell_broken(context: Context, message: str, hint: str) -> None:
+    """Say on the pull request and its check run that an error ended the work."""
+    number, sha = context.spec.number, context.spec.sha
+    if number is not None and sha is not None:
+        text = comment.broken(message, hint, sha, _earlier(context, number))
+        context.repository.sticky_comment(number, comment.KEY, text)
+        set_check(context.repository, sha, check.broken(message, hint))
+
+
+def set_check(
+    repository: Repository, sha: str, told: check.Check, address: str | None = None
+) -> None:
+    """Set the check run with the verdict on a commit."""
+    repository.check_run(
+        sha,
+        check.NAME,
+        check.VERDICT,
+        status="completed",
+        conclusion=told.conclusion,
+        title=told.title,
+        summary=told.summary,
+        text=told.text,
+        details_url=address,
+    )
+
+
+def _keep(
+    context: Context, subject: Subject, found: VerifyReport | JudgeReport
+) -> tuple[records.History, str]:
+    """Put the report on the evidence branch; return the history with it, and its address."""
+    archive = EvidenceBranch(context.repository)
+    row = comment.told(found, context.now(), context.spec.sha or "", context.spec.asked_by or "")
+    made = records.Report(
+        at=row.at,
+        job=context.job,
+        commit=row.commit,
+        verdict=row.verdict,
+        reason=row.reason,
+        gain=row.gain,
+        asked_by=row.asked_by,
+    )
+    kept = records.with_report(records.history(archive, subject.folder), made)
+    name = f"{subject.wanted.program}.json"
+    files = {
+        name: found.model_dump_json(by_alias=True, indent=1).encode() + b"\n",
+        records.HISTORY: records.content(kept),
+    }
+    told = f"{context.spec.kind} of #{context.spec.number}: {found.verdict}"
+    commit = archive.put(subject.folder, files, told)
+    return kept, archive.url(commit, f"{subject.folder}/{name}")
+
+
+def _comment(
+    context: Context,
+    subject: Subject,
+    found: VerifyReport | JudgeReport,
+    kept: records.History,
+    address: str,
+) -> None:
+    spec = context.spec
+    occasion = comment.Occasion(
+        commit=spec.sha or "",
+        measured_on=subject.base,
+        asked_by=spec.asked_by or "",
+        data_url=address,
+        claimed=subject.claimed,
+        edited=subject.edited,
+    )
+    text = comment.report(found, occasion, kept.earlier(context.job))
+    context.repository.sticky_comment(spec.number or 0, comment.KEY, text)
+
+
+def _earlier(context: Context, number: int) -> list[comment.Told]:
+    folder = folder_for(context.repository.pull(number), context.repository)
+    return records.history(EvidenceBranch(context.repository), folder).earlier(context.job)

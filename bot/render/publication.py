@@ -1,0 +1,167 @@
+"""What surrounds evidence on GitHub: the pull request's frame, its first check, comments. Pure.
+
+The evidence itself is rendered by `bot.render.pull_request`, as for every other forge.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from bot.render import check, numbers, pull_request, sections, text
+from bot.render.check import Check
+from bot.render.terminal import plain_table
+from bot.render.text import code, one_line
+
+if TYPE_CHECKING:
+    from bot.publishing import Published
+    from layers.evidence import EvidenceFile
+
+COMMANDS = (
+    "Commands are the first line of a new comment, by people who may write to this repository: "
+    "`/fvec rerun` measures the evidence again at the head of this pull request, `/fvec recreate` "
+    "starts over, `/fvec help` lists them."
+)
+DISCLOSURE = (
+    "This pull request was written and measured by a program; the person or team named above "
+    "answers for it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a body's parts lie on the evidence branch, at one commit of it."""
+
+    evidence: str
+    patch: str
+    whole: str  # the body with nothing shed
+    plots: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """What a pull request stands on, and which ones it follows; numbers are GitHub's."""
+
+    base: str  # branch that it goes to
+    base_commit: str  # that it was measured on
+    stacked_on: int | None = None
+    supersedes: Sequence[int] = ()
+    recreates: int | None = None
+
+
+def body(marker: str, evidence: EvidenceFile, ties: Ties, addresses: Addresses) -> str:
+    """Return the body of a pull request at GitHub, at most 65,536 characters.
+
+    `marker` is the hidden first line that it is known by.
+    """
+    shown = pull_request.render(evidence, addresses.plots)
+    shed = shown != pull_request.render(evidence, addresses.plots, limit=sys.maxsize)
+    parts = [marker, *_notes(ties), shown.rstrip(), _files(addresses, shed=shed)]
+    if evidence.stack.owner:
+        parts.append(DISCLOSURE)
+    return "\n\n".join([*parts, COMMANDS]) + "\n"
+
+
+def whole(evidence: EvidenceFile, plots: Mapping[str, str]) -> str:
+    """Return the body with nothing shed, however long: it lies beside the evidence."""
+    return pull_request.render(evidence, plots, limit=sys.maxsize)
+
+
+def accepted(evidence: EvidenceFile) -> Check:
+    """Return the check of a commit whose evidence was just published."""
+    gain = evidence.iteration.end_to_end
+    told = f": {numbers.times_between(gain.throughput_ratio, gain.ci)} throughput" if gain else ""
+    return Check(
+        "success",
+        text.title(f"{evidence.iteration.verdict}{told}", check.TITLE_LIMIT),
+        sections.summary(evidence),
+    )
+
+
+def base_merged_otherwise(base: str, base_commit: str, now: str) -> Check:
+    """Return the check of a stacked pull request whose base was merged with other content."""
+    return Check(
+        "neutral",
+        text.title(
+            f"Its base was merged otherwise than it was measured: {base}", check.TITLE_LIMIT
+        ),
+        f"The evidence was measured on {code(numbers.short(base_commit))}, the head of {code(base)}. "
+        f"What was merged of that is not the same: {code(numbers.short(now))} has other files. The "
+        "gain there is not known.\n\n`/fvec recreate` looks for the change anew.",
+    )
+
+
+def edited(branch: str) -> str:
+    """Return the comment on a pull request that a person has committed to."""
+    return (
+        f"A commit on {code(branch)} is not of `fvec`, so it leaves this pull request "
+        "to you: nothing is pushed over it, and there is newer evidence that is not shown here.\n\n"
+        "- `/fvec rerun` measures your head against the evidence above.\n"
+        "- `/fvec recreate` publishes the newer change in a pull request of its own; this one stays "
+        "as it is.\n"
+    )
+
+
+def continued(number: int) -> str:
+    """Return the comment on a pull request that was left for a new one, on request."""
+    return f"`/fvec recreate` went on in #{number}.\n"
+
+
+def superseded(number: int, *, closed: bool) -> str:
+    """Return the comment on a pull request whose changes a newer one has."""
+    then = (
+        "This one is closed."
+        if closed
+        else "This one holds commits that are not of `fvec`, so it stays open: close it if they are "
+        "not needed."
+    )
+    return f"#{number} has the same change, measured anew. {then}\n"
+
+
+def outcome(published: Sequence[Published]) -> RenderableType:
+    """Show in a terminal what became of each pull request."""
+    if not published:
+        return Text("no pull request to publish: the run accepted no change", style="bold")
+    head = ["#", "became", "pull request", "why"]
+    rows = [
+        [str(one.number or numbers.ABSENT), one.kind, one.title or one.branch, one.detail]
+        for one in published
+    ]
+    addresses = [
+        Padding(Text(one_line(one.url), no_wrap=True, overflow="ignore"), (0, 0, 0, 2))
+        for one in published
+        if one.url
+    ]
+    return Group(plain_table(head, rows, right={0}), *addresses)
+
+
+def _notes(ties: Ties) -> list[str]:
+    """Return what a reviewer should know before anything else, one paragraph each."""
+    notes = []
+    measured = f"Measured on commit {code(ties.base_commit)}"
+    if ties.stacked_on is not None:
+        notes.append(
+            f"Stacked on #{ties.stacked_on}. {measured}, the head of its branch {code(ties.base)}: "
+            "that one comes first."
+        )
+    else:
+        notes.append(f"{measured} of {code(ties.base)}.")
+    if ties.supersedes:
+        numbered = ", ".join(f"#{number}" for number in ties.supersedes)
+        notes.append(f"Supersedes {numbered}.")
+    if ties.recreates is not None:
+        notes.append(f"Started over on request, after #{ties.recreates}.")
+    return notes
+
+
+def _files(addresses: Addresses, *, shed: bool) -> str:
+    links = [f"[evidence.json]({addresses.evidence})", f"[patch.diff]({addresses.patch})"]
+    if shed:
+        links.append(f"[all sections, none left out]({addresses.whole})")
+    return f"Data of this pull request: {', '.join(links)}."

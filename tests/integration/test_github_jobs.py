@@ -1,0 +1,252 @@
+"""Jobs from their beginning to their end, on a GitHub on loopback; measurements are recorded."""
+
+import json
+
+import pytest
+
+from bot.github.archive import EvidenceBranch
+from bot.github.errors import RateLimited
+from bot.jobs import measuring, notes
+from bot.jobs.context import JobResult, Stopped
+from bot.jobs.runner import perform
+from tests.github.recorded_results import FIRST, Ran
+from tests.github_jobs import KNOWLEDGE, MANIFEST, Bot, changes, check, dashboard, kept
+
+pytest_plugins = [
+    "tests.github.fixtures",
+    "tests.github.recorded_fixtures",
+    "tests.github_jobs_fixtures",
+]
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
+
+# Analysis
+
+
+def test_an_analysis_opens_what_it_accepted_and_says_so(bot: Bot, ran: Ran) -> None:
+    base = bot.fake.sha()
+    result = bot.does("analyse", sha=base)
+
+    (pull,) = changes(bot)
+    assert (pull["head"]["ref"], pull["base"]["ref"], pull["draft"]) == (FIRST, "main", True)
+    conclusion, title = check(bot, base, "analysis")
+    run_id = ran.run["run_id"]
+    assert (conclusion, title) == ("success", f"2 changes accepted, run {run_id}")
+    assert result == JobResult(
+        "done",
+        f"run {run_id}: {ran.run['conclusion']}",
+        pulls=result.pulls,
+        commit=base,
+    )
+    assert [(p.branch, p.state) for p in result.pulls or ()] == [
+        (FIRST, "open"),
+        (KNOWLEDGE, "open"),
+    ]
+    state = kept(bot, "state.json")
+    assert (state["analysis"]["sha"], state["analysis"]["run_id"]) == (base, run_id)
+    assert state["analysis"]["versions"]
+    assert f"analyse at `{base[:10]}`" in dashboard(bot)
+
+
+def test_what_measures_sees_no_credential(bot: Bot, monkeypatch) -> None:
+    for name in ("FVEC_GITHUB_TOKEN", "FVEC_APP_PRIVATE_KEY_FILE", "GITHUB_TOKEN", "AWS_SECRET"):
+        monkeypatch.setenv(name, "not for you")
+    bot.does("analyse", sha=bot.fake.sha(), layers=("features", "config"))
+
+    (asked,) = bot.program.asked
+    assert asked["program"] == "run"
+    assert asked["options"] == ["--resume", "--json", "--out", "--layer", "features", "--layer", "config"]  # fmt: skip
+    assert (asked["commit"], asked["branch"]) == (bot.fake.sha(), "main")
+    added_by_the_interpreter = {"LC_CTYPE"}
+    assert set(asked["environment"]) <= {*measuring.environment(), *added_by_the_interpreter}
+    assert "not for you" not in str(measuring.environment())
+
+
+def test_a_wrong_manifest_is_told_with_its_place(bot: Bot) -> None:
+    manifest = bot.fake.git("show", f"main:{MANIFEST}")
+    head = bot.fake.commit({MANIFEST: f"{manifest}\nlayerz: [features]\n"})
+    result = bot.does("analyse", sha=head)
+
+    assert result.state == "failed"
+    assert ".github/fvec.yml:" in result.summary
+    assert result.hint
+    conclusion, title = check(bot, head, "analysis")
+    assert conclusion == "failure"
+    assert title.startswith("Cannot work here: .github/fvec.yml:")
+    assert ".github/fvec.yml:" in dashboard(bot)
+    assert bot.program.asked == []
+
+
+def test_an_error_of_the_program_is_neutral_and_told(bot: Bot) -> None:
+    bot.program.breaks(4, "bubblewrap (bwrap) is not on PATH", "apt-get install bubblewrap")
+    base = bot.fake.sha()
+    result = bot.does("analyse", sha=base)
+
+    assert result == JobResult(
+        "failed", "bubblewrap (bwrap) is not on PATH", "apt-get install bubblewrap"
+    )
+    assert check(bot, base, "analysis") == (
+        "neutral",
+        "Nothing was decided: bubblewrap (bwrap) is not on PATH",
+    )
+    assert "apt-get install bubblewrap" in dashboard(bot)
+
+
+def test_secrets_and_folders_of_this_machine_stay_in_it(bot: Bot) -> None:
+    token = "ghp_" + "a1B2" * 9
+    bot.program.breaks(70, f"{bot.work}/x/log: pushing with {token} failed", "")
+    base = bot.fake.sha()
+    bot.does("analyse", sha=base)
+
+    told = json.dumps([bot.fake.check_runs(base), bot.fake.issues()])
+    assert token not in told
+    assert str(bot.work) not in told
+    assert "pushing with" in told
+
+
+def test_a_commit_that_is_not_on_the_default_branch_is_not_analysed(bot: Bot) -> None:
+    other = bot.fake.commit({"a": "a"}, branch="release")
+    result = bot.does("analyse", sha=other)
+    assert result == JobResult(
+        "refused", f"commit {other[:10]} is not on main, where changes are proposed"
+    )
+    assert bot.program.asked == []
+
+
+def test_results_of_another_commit_are_refused(bot: Bot) -> None:
+    head = bot.fake.commit({"README.md": "new"})
+    result = bot.does("analyse", sha=head)
+    assert result.state == "failed"
+    assert f"not {head[:12]}" in result.summary
+    assert bot.fake.pulls() == []
+
+
+def test_recreate_opens_what_a_person_closed_again(bot: Bot) -> None:
+    number = bot.published()
+    bot.fake.close(number)
+    result = bot.asked("recreate", number)
+
+    assert result.state == "done"
+    assert [(p["head"]["ref"], p["state"]) for p in changes(bot)] == [
+        (FIRST, "closed"),
+        (f"{FIRST}-2", "open"),
+    ]
+    assert bot.program.asked[-1]["options"][-2:] == ["--layer", "features"]
+
+
+def test_a_closed_pull_request_means_no(bot: Bot) -> None:
+    bot.fake.close(bot.published())
+    result = bot.does("analyse", sha=bot.fake.sha())
+
+    assert [p["state"] for p in changes(bot)] == ["closed"]
+    assert [p.state for p in result.pulls or ()] == ["closed", "open"]
+    assert "closed without merging, which means no" in dashboard(bot)
+
+
+# Onboarding
+
+
+@pytest.fixture
+def unknown(bot: Bot) -> Bot:
+    """A repository without a manifest and traffic."""
+    there = bot.fake.git("ls-tree", "-r", "--name-only", "main").splitlines()
+    paths = [n for n in there if n == MANIFEST or n.startswith("traffic/")]
+    bot.fake.commit(dict.fromkeys(paths))
+    return bot
+
+
+def test_a_repository_without_a_manifest_is_asked_once(unknown: Bot) -> None:
+    bot = unknown
+    result = bot.does("analyse", sha=bot.fake.sha())
+
+    assert result == JobResult(
+        "done", "the onboarding pull request waits to be merged", onboarding=1
+    )
+    (pull,) = changes(bot)
+    assert (pull["head"]["ref"], pull["base"]["ref"]) == ("fvec/onboard", "main")
+    added = bot.fake.git("diff", "--name-status", "main", "fvec/onboard").split("\n")
+    assert sorted(line for line in added if line) == [
+        "A\t.github/fvec.yml",
+        "A\ttraffic/.gitignore",
+        "A\ttraffic/synthetic.py",
+    ]
+    assert "**Nothing happens before this is merged.**" in pull["body"]
+    assert "name: fvec\n" in pull["body"]
+    assert bot.program.asked == []
+
+    assert bot.does("analyse", sha=bot.fake.sha()).summary == (
+        "the onboarding pull request waits to be merged"
+    )
+    bot.fake.close(1)
+    assert bot.does("analyse", sha=bot.fake.sha()).summary == (
+        "the onboarding pull request was closed, which means no"
+    )
+    assert len(changes(bot)) == 1
+
+
+def test_a_repository_that_serves_nothing_is_left_alone(bot: Bot) -> None:
+    names = bot.fake.git("ls-tree", "-r", "--name-only", "main").splitlines()
+    bot.fake.commit({**dict.fromkeys(names), "README.md": "a library"})
+    writes = len(bot.fake.writes)
+    result = bot.does("onboard")
+    assert (result.state, result.shown) == ("refused", False)
+    assert len(bot.fake.writes) == writes
+
+
+# Ending and beginning again
+
+
+def test_a_job_that_is_superseded_ends_its_program(bot: Bot) -> None:
+    (bot.program.folder / "hang").touch()
+    context = bot.context("analyse", sha=bot.fake.sha())
+    context.stopping = lambda: "superseded"
+    result = perform(context)
+    assert result == JobResult("superseded", "another commit is to be measured now")
+    assert bot.fake.pulls() == []
+
+
+def test_a_worker_that_stops_gives_the_job_back(bot: Bot) -> None:
+    (bot.program.folder / "hang").touch()
+    context = bot.context("analyse", sha=bot.fake.sha())
+    context.stopping = lambda: "stopping"
+    with pytest.raises(Stopped):
+        perform(context)
+    assert (bot.fake.issues(), bot.fake.check_runs(bot.fake.sha())) == ([], [])
+    (bot.program.folder / "hang").unlink()
+    context.stopping = lambda: None
+    assert perform(context).state == "done"
+    assert len(changes(bot)) == 1
+
+
+def test_a_job_that_ended_is_not_done_again(bot: Bot) -> None:
+    context = bot.context("analyse", attempt_of="7", sha=bot.fake.sha())
+    first = perform(context)
+    writes = len(bot.fake.writes)
+    assert perform(bot.context("analyse", attempt_of="7", sha=bot.fake.sha())) == first
+    assert len(bot.fake.writes) == writes
+    assert [path.name for path in context.folder.iterdir()] == [notes.FILE]
+
+
+def test_a_rate_limit_leaves_the_job_to_another_attempt(bot: Bot) -> None:
+    bot.fake.faults.add("403 primary", "GET", f"/repos/{bot.fake.full_name}/contents/*", times=9)
+    context = bot.context("analyse", sha=bot.fake.sha())
+    with pytest.raises(RateLimited):
+        perform(context)
+    bot.fake.faults.clear()
+    assert perform(context).state == "done"
+
+
+def test_what_may_not_be_told_does_not_change_how_a_job_ends(bot: Bot) -> None:
+    bot.program.breaks(70, "it broke", "")
+    bot.fake.faults.add("403 permission", "WRITE", times=99)
+    result = bot.does("analyse", sha=bot.fake.sha())
+    assert result == JobResult("failed", "it broke")
+
+
+def test_records_that_somebody_spoiled_are_begun_anew(bot: Bot) -> None:
+    bot.published()
+    bot.fake.commit({"runs/runs.json": "[]"}, branch="fvec/evidence")
+    bot.does("freshen", sha=bot.fake.sha())
+    runs = kept(bot, "runs/runs.json")
+    assert [run["kind"] for run in runs["runs"]] == ["freshen"]
+    assert EvidenceBranch(bot.client().repository(bot.fake.full_name)).state().analysis

@@ -1,0 +1,366 @@
+"""The workflows and actions: checked by those who know the format, and run."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.github.fake_github import FakeGitHub
+from tests.survival import world
+from tests.workflows import act
+from tests.workflows.act import ROOT, Ran, Site
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+ACTIONS = sorted((ROOT / "actions").glob("*/action.yml"))
+CALLER = ROOT / "bot/render/caller_workflow.yml"
+SERVING = ROOT / ".github/workflows/serving.yml"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
+EXPRESSION = "${{"
+# Commands are comments: what docs/github.md says under "Security model" is why that is no danger.
+COMMENTS_WANTED = "rules: {dangerous-triggers: {disable: true}}\n"
+
+
+def checked(name: str, *argv: object, cwd: Path = ROOT) -> str:
+    """Run a linter; return what it says, empty where it finds nothing."""
+    program = act.tool(name)
+    if program is None:
+        pytest.skip(f"{name} is not installed beside this Python")
+    done = subprocess.run(
+        [str(program), *map(str, argv)], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr if done.returncode else ""
+
+
+@cache
+def parsed(path: Path) -> Any:
+    return YAML(typ="safe").load(path)
+
+
+def steps_of(document: Any) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a workflow, or of a composite action."""
+    for job in document.get("jobs", {"": document.get("runs", {})}).values():
+        yield from job.get("steps", ())
+
+
+@pytest.fixture
+def caller(tmp_path) -> Path:
+    """A repository with the caller's workflow as its owner would have filled it in."""
+    file = tmp_path / "caller/.github/workflows/fvec.yml"
+    file.parent.mkdir(parents=True)
+    file.write_text(CALLER.read_text().replace("OWNER/", "example/").replace("COMMIT", COMMIT))
+    subprocess.run(["git", "init", "--quiet", tmp_path / "caller"], check=True)
+    return tmp_path / "caller"
+
+
+# --- what stands there -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("schema", "files"), [("workflows", WORKFLOWS), ("actions", ACTIONS)])
+def test_files_are_of_githubs_schema(schema, files):
+    assert files
+    assert checked("check-jsonschema", "--builtin-schema", f"vendor.github-{schema}", *files) == ""
+
+
+def test_actionlint_finds_nothing():
+    assert checked("actionlint", *WORKFLOWS) == ""
+
+
+def test_zizmor_finds_nothing_that_is_not_explained():
+    options = ("--offline", "--no-progress", "--persona=auditor")
+    assert checked("zizmor", *options, ".github", "actions") == ""
+
+
+def test_the_callers_workflow_passes_the_same_checks(caller):
+    file = ".github/workflows/fvec.yml"
+    schema = ("--builtin-schema", "vendor.github-workflows")
+    assert checked("check-jsonschema", *schema, file, cwd=caller) == ""
+    no_cache = ("-ignore", "no explicit cache access limit")  # nothing of what is called uses one
+    assert checked("actionlint", *no_cache, file, cwd=caller) == ""
+    (caller / ".github/zizmor.yml").write_text(COMMENTS_WANTED)
+    assert checked("zizmor", "--offline", "--no-progress", ".github", cwd=caller) == ""
+
+
+def test_the_callers_workflow_has_fifteen_lines_and_is_what_the_page_shows():
+    text = CALLER.read_text()
+    assert len(text.splitlines()) == 15
+    assert f"```yaml\n{text}```\n" in (ROOT / "docs/github.md").read_text()
+
+
+def test_the_caller_grants_what_the_called_jobs_ask_for():
+    granted = parsed(CALLER)["jobs"]["fvec"]["permissions"]
+    level = {"read": 1, "write": 2}
+    for job in parsed(SERVING)["jobs"].values():
+        assert all(level[granted[name]] >= level[may] for name, may in job["permissions"].items())
+
+
+@pytest.mark.parametrize(
+    "file", [*WORKFLOWS, *ACTIONS], ids=lambda file: f"{file.parent.name}/{file.name}"
+)
+def test_actions_of_others_are_named_by_commit_and_scripts_hold_no_expression(file):
+    steps = list(steps_of(parsed(file)))
+    assert steps
+    for step in steps:
+        used = step.get("uses", "./")
+        assert used.startswith("./") or PINNED.fullmatch(used), used
+        assert EXPRESSION not in step.get("run", "")
+        if used.startswith("actions/checkout@"):
+            assert step["with"]["persist-credentials"] is False
+
+
+def test_one_action_is_of_one_commit_everywhere():
+    used = {
+        step["uses"]
+        for file in (*WORKFLOWS, *ACTIONS)
+        for step in steps_of(parsed(file))
+        if "uses" in step
+    }
+    others = sorted(name for name in used if not name.startswith("./"))
+    assert others == sorted(act.FOREIGN)
+
+
+def test_the_job_that_measures_may_read_and_holds_no_credential():
+    document = parsed(SERVING)
+    assert document["permissions"] == {}
+    assert document["jobs"]["wake"]["permissions"] == {
+        "contents": "read",
+        "pull-requests": "read",
+        "issues": "read",
+        "checks": "read",
+    }
+    measure = document["jobs"]["measure"]
+    assert measure["permissions"] == {"contents": "read"}
+    told = json.dumps(measure)
+    assert not [word for word in ("secrets", "github.token", "GITHUB_TOKEN") if word in told]
+
+
+# --- what runs -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Served:
+    """A serving repository on the fake GitHub, whose workflow runs here."""
+
+    fake: FakeGitHub
+    site: Site
+
+    def run(self, event: str, payload: dict[str, Any]) -> Ran:
+        env = {
+            "FVEC_GITHUB_API_URL": self.fake.url,
+            "FVEC_GITHUB_LOGIN": self.fake.login,
+            "GITHUB_REPOSITORY": self.fake.full_name,
+        }
+        return self.site.run(event, payload, env=env, token=self.fake.token)
+
+    def comment(self, number: int, body: str, *, login: str = "maintainer") -> Ran:
+        told = self.fake.comment(number, body, login=login)
+        return self.run(*self.fake.events.comment(told))
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    """A repository that calls our workflow, at this checkout."""
+    if act.tool("act") is None:
+        pytest.skip("act is not installed beside this Python")
+    found = Site(tmp_path / "caller", tmp_path / "bare.git", tmp_path / "runner")
+    workflows = found.root / ".github/workflows"
+    workflows.mkdir(parents=True)
+    called = "OWNER/fvec/.github/workflows/serving.yml@COMMIT"
+    text = CALLER.read_text().replace(called, "./.github/workflows/serving.yml")
+    (workflows / "fvec.yml").write_text(f"{text}      preinstalled: all\n")
+    (workflows / "serving.yml").write_text(SERVING.read_text())
+    world.git(found.root, "init", "--quiet", "--initial-branch=main")
+    world.git(found.root, "remote", "add", "origin", "https://github.com/owner/serve.git")
+    world.git(found.root, "add", "--all")
+    world.git(found.root, "commit", "--quiet", "--message", "Call fvec")
+    found.install(act.replaying())
+    return found
+
+
+@pytest.fixture
+def served(site, tmp_path) -> Iterator[Served]:
+    """The example as a repository on the fake GitHub."""
+    root = world.repository(tmp_path / "ads")
+    with FakeGitHub() as fake:
+        names = world.git(root, "ls-files", "-z").split("\0")
+        fake.commit({name: (root / name).read_bytes() for name in names if name})
+        yield Served(fake, Site(site.root, fake.repository, site.place))
+
+
+def ours(served: Served) -> list[tuple[str, str, bool]]:
+    """Return branch, base and whether it is a draft, of the pull requests that were opened."""
+    return [(p["head"]["ref"], p["base"]["ref"], p["draft"]) for p in served.fake.pulls()]
+
+
+def scheduled(fake: FakeGitHub) -> dict[str, Any]:
+    return {"schedule": "41 3 * * *", "repository": repository_of(fake)}
+
+
+def dispatched(fake: FakeGitHub, ref: str = "refs/heads/main") -> dict[str, Any]:
+    sender = {"login": "owner", "type": "User"}
+    return {"inputs": None, "ref": ref, "repository": repository_of(fake), "sender": sender}
+
+
+def repository_of(fake: FakeGitHub) -> dict[str, Any]:
+    return {
+        "name": fake.full_name.partition("/")[2],
+        "full_name": fake.full_name,
+        "owner": {"login": fake.full_name.partition("/")[0]},
+        "default_branch": "main",
+    }
+
+
+def test_a_release_is_measured_and_ends_in_drafts_whatever_it_is_called(served, tmp_path):
+    canary = tmp_path / "canary"
+    tag = hostile_name(canary)
+    served.fake.release(tag)
+    event, payload = served.fake.events.release(tag)
+    payload["release"] |= {"name": hostile(canary), "body": hostile(canary)}
+    ran = served.run(event, payload)
+    assert ran.code == 0, ran.said
+    assert ran.jobs == {"wake": "success", "measure whole": "success", "publish": "success"}
+    assert not canary.exists()
+    first, second, learned = ours(served)
+    assert first[1:] == ("main", True)
+    assert second[1:] == (first[0], True)  # one job measured both, the second on top of the first
+    for branch in (first[0], second[0]):
+        assert [run["name"] for run in served.fake.check_runs(served.fake.sha(branch))] == ["fvec"]
+    assert learned[:2] == ("fvec/knowledge", "main")
+    (kept,) = served.site.artifacts.iterdir()
+    assert sorted(path.name for path in kept.iterdir()) == ["branches.bundle", "results"]
+    names = sorted(path.name for path in (kept / "results").iterdir())
+    assert names == ["forge", "journal.jsonl", "report.html", "run.json"]
+
+
+def test_a_scheduled_run_that_is_shared_out_ends_in_pull_requests_against_the_base(served):
+    caller = served.site.root / ".github/workflows/fvec.yml"
+    caller.write_text(f"{caller.read_text()}      shards: 2\n")
+    ran = served.run("schedule", scheduled(served.fake))
+    assert ran.code == 0, ran.said
+    shares = [f"{layer}-{n}-of-2" for layer in ("features", "server", "config") for n in (1, 2)]
+    measured = {name: end for name, end in ran.jobs.items() if name.startswith("measure")}
+    assert measured == {f"measure {share}": "success" for share in shares}
+    *changes, learned = ours(served)
+    assert [(base, draft) for _, base, draft in changes] == [("main", True)] * 2
+    assert learned[:2] == ("fvec/knowledge", "main")
+    kept = {path.name: path for path in served.site.artifacts.iterdir()}
+    assert sorted(kept) == sorted(f"fvec-measured-{share}" for share in shares)
+    for share in shares:
+        report = json.loads((kept[f"fvec-measured-{share}"] / "results/run.json").read_text())
+        layer, number = share.split("-")[:2]
+        assert report["shard"] == f"{number}/2"
+        assert {iteration["layer"] for iteration in report["iterations"]} <= {layer}
+
+
+def test_a_dispatch_and_then_a_rerun_bring_comment_and_check_run_up_to_date(served):
+    first = served.run("workflow_dispatch", dispatched(served.fake))
+    assert first.code == 0, first.said
+    number = served.fake.pulls()[0]["number"]
+    told = served.fake.comment(number, "/fvec rerun", login="maintainer")
+    ran = served.run(*served.fake.events.comment(told))
+    assert ran.code == 0, ran.said
+    assert ran.jobs == {"wake": "success", "measure whole": "success", "publish": "success"}
+    assert "rocket" in served.fake.reactions(told)
+    answers = [c for c in served.fake.comments(number) if c["user"]["login"] == served.fake.login]
+    assert len(answers) == 1
+    assert "reproduced" in answers[0]["body"]
+
+
+def test_what_a_runner_lacks_is_told_on_the_pull_request(served):
+    files = {"models/features/1/schema.py": "# shorter\n"}
+    number = served.fake.open_pull("quicker", login="maintainer", files=files)
+    ran = served.comment(number, "/fvec judge exact")
+    assert ran.jobs["measure whole"] == "failure"
+    assert ran.jobs["publish"] == "failure"  # for a person to look at
+    (check,) = served.fake.check_runs(served.fake.sha("quicker"))
+    assert check["conclusion"] == "neutral"
+    assert "no accelerator of this kind" in json.dumps(check["output"])
+
+
+def test_a_comment_that_is_no_command_wakes_nothing(served):
+    number = served.fake.open_pull("quicker", files={"README.md": "# Quicker\n"})
+    ran = served.comment(number, "please /fvec rerun this")
+    assert ran.code == 0, ran.said
+    assert "success" not in ran.jobs.values()
+    assert served.fake.requests == []
+
+
+def test_a_pull_request_of_a_fork_goes_no_further(served):
+    number = served.fake.open_pull(
+        "theirs", login="outsider", fork="outsider/serve", files={"a": "b"}
+    )
+    ran = served.run(*served.fake.events.pull(number, "closed"))
+    assert ran.code == 0, ran.said
+    assert "success" not in ran.jobs.values()
+    assert served.fake.requests == []
+
+
+# --- what must not run -----------------------------------------------------------------------
+
+
+def hostile(canary: Path) -> str:
+    """Return text that makes `canary` where a shell reads it, in or out of quotes."""
+    return f"$(touch {canary})`touch {canary}`\";touch {canary};\"';touch {canary};'"
+
+
+def hostile_name(canary: Path) -> str:
+    """Return the same as a name that git takes for a branch: no blanks, no control characters."""
+    return f"x$(touch${{IFS}}{canary})`touch${{IFS}}{canary}`;touch${{IFS}}{canary};"
+
+
+@pytest.mark.parametrize(
+    "body", ["/fvec rerun {}", "/fvec judge exact\n{}", "/fvec help {} ${{{{ github.token }}}}"]
+)
+def test_a_hostile_comment_executes_nothing(served, tmp_path, body):
+    canary = tmp_path / "canary"
+    number = served.fake.open_pull("quicker", files={"README.md": "# Quicker\n"})
+    ran = served.comment(number, body.format(hostile(canary)))
+    assert ran.code == 0, ran.said
+    assert "Decide" in ran.steps["wake"]  # it was looked at
+    assert not canary.exists()
+    assert served.fake.token not in ran.said
+
+
+def test_a_hostile_branch_executes_nothing(served, tmp_path):
+    canary = tmp_path / "canary"
+    name = hostile_name(canary)
+    number = served.fake.open_pull(name, login="maintainer", files={"README.md": "# Quicker\n"})
+    judged = served.comment(number, "/fvec judge exact")
+    assert judged.jobs["measure whole"] == "failure"  # it came as far as fvec
+    assert not canary.exists()
+    served.fake.merge(number)
+    merged = served.run(*served.fake.events.pull(number, "closed"))
+    assert merged.code == 0, merged.said
+    dispatch = dispatched(served.fake, f"refs/heads/{name}")
+    dispatch["repository"]["default_branch"] = name
+    served.run("workflow_dispatch", dispatch)
+    assert not canary.exists()
+
+
+def test_a_badly_written_step_would_be_found(site, tmp_path):
+    """The canary dies where a comment is pasted into a script: what the tests above rest on."""
+    canary = tmp_path / "canary"
+    (site.root / ".github/workflows/serving.yml").unlink()
+    (site.root / ".github/workflows/fvec.yml").write_text(BADLY_WRITTEN)
+    payload = {"action": "created", "comment": {"body": hostile(canary)}}
+    site.run("issue_comment", payload, env={})
+    assert canary.exists()
+
+
+BADLY_WRITTEN = """\
+on: issue_comment
+jobs:
+  paste:
+    runs-on: ubuntu-24.04
+    steps:
+      - run: echo ${{ github.event.comment.body }}
+"""
