@@ -75,9 +75,10 @@ def serve(options: Options, secrets: Secrets, credentials: Sequence[Credentials]
         _make(folder)
     database = Database(options.database)
     try:
-        with listening(options.host, options.port) as listener:
+        # Signals first: whoever reads that it listens may stop it at once.
+        with _signalled() as told, listening(options.host, options.port) as listener:
             service = _Service(options, secrets, credentials, Store(database), listener)
-            return service.run()
+            return service.run(told)
     finally:
         database.close()
 
@@ -111,17 +112,16 @@ class _Service:
                 self._workers.append(worker)
                 self._start_later(f"the worker of lane {lane}", worker.run)
 
-    def run(self) -> str:
-        """Start everything, wait, end everything; returns the signal's name."""
-        with _signalled() as told:
-            for thread in self._threads:
-                thread.start()
-            try:
-                while not (name := told()):
-                    self._check()
-                    time.sleep(_LOOK_S)
-            finally:
-                self._end()
+    def run(self, told: Callable[[], str | None]) -> str:
+        """Start everything, wait until a signal is `told`, end everything; returns its name."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            while not (name := told()):
+                self._check()
+                time.sleep(_LOOK_S)
+        finally:
+            self._end()
         return name
 
     def _start_later(self, name: str, target: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ from bot.jobs.context import Context, JobResult
 from bot.jobs.runner import perform
 from tests.github.fake_github import FakeGitHub
 from tests.github.recorded_results import Ran, push_base
-from tests.github_jobs import MODEL, Bot, Killed, Program, killed_after, model_of, verified
+from tests.github_jobs import MODEL, NOW, Bot, Killed, Program, killed_after, model_of, verified
 
 pytest_plugins = [
     "tests.github.fixtures",
@@ -118,6 +118,7 @@ def fresh(ran: Ran, program: Program, tmp_path) -> Callable[[str], Any]:
     program.answers(verified(ran, 1))
 
     def made(fake: FakeGitHub, name: str) -> Bot:
+        fake.now = lambda: NOW  # commits of the same content are the same
         push_base(fake, ran)
         return Bot(fake, program, tmp_path / name)
 

@@ -249,9 +249,9 @@ def test_a_scheduled_run_that_is_shared_out_ends_in_pull_requests_against_the_ba
     shares = [f"{layer}-{n}-of-2" for layer in ("features", "server", "config") for n in (1, 2)]
     measured = {name: end for name, end in ran.jobs.items() if name.startswith("measure")}
     assert measured == {f"measure {share}": "success" for share in shares}
-    *changes, learned = ours(served)
+    changes = [pull for pull in ours(served) if pull[0] != "fvec/knowledge"]
     assert [(base, draft) for _, base, draft in changes] == [("main", True)] * 2
-    assert learned[:2] == ("fvec/knowledge", "main")
+    assert len(ours(served)) == 3
     kept = {path.name: path for path in served.site.artifacts.iterdir()}
     assert sorted(kept) == sorted(f"fvec-measured-{share}" for share in shares)
     for share in shares:
