@@ -62,7 +62,9 @@ def body(marker: str, evidence: EvidenceFile, ties: Ties, addresses: Addresses) 
     """
     shown = pull_request.render(evidence, addresses.plots)
     shed = shown != pull_request.render(evidence, addresses.plots, limit=sys.maxsize)
-    parts = [marker, *_notes(ties), shown.rstrip(), _files(addresses, shed=shed)]
+    summary, heading, rest = shown.rstrip().partition("\n\n## ")
+    ties_told = "\n\n".join(_notes(ties))
+    parts = [marker, summary, f"{ties_told}{heading}{rest}", _files(addresses, shed=shed)]
     if evidence.stack.owner:
         parts.append(DISCLOSURE)
     return "\n\n".join([*parts, COMMANDS]) + "\n"
@@ -142,7 +144,7 @@ def outcome(published: Sequence[Published]) -> RenderableType:
 
 
 def _notes(ties: Ties) -> list[str]:
-    """Return what a reviewer should know before anything else, one paragraph each."""
+    """Return what a reviewer should know right after the summary, one paragraph each."""
     notes = []
     measured = f"Measured on commit {code(ties.base_commit)}"
     if ties.stacked_on is not None:

@@ -137,7 +137,13 @@ def test_what_a_run_learned_is_a_pull_request_of_its_own(
     assert stack.labels(1) == ["fvec"]
     first, *body = pull["body"].splitlines()
     assert first == marker(KEY)
-    for words in ("`lookups-one-pass`", "`queue-delay`", "`run-1`", "odd", "No owner is named."):
+    for words in (
+        "`lookups-one-pass`",
+        "`queue-delay`",
+        "`run-1`",
+        "odd",
+        "serving answers for it.",
+    ):
         assert words in "\n".join(body)
     assert paths(stack) == [OTHER, CARD]
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 FILES = ("pyproject.toml", "README.md", "LICENSE", ".gitignore")
 FOLDERS = ("bot", "layers", "knowledge", "examples", "tests/tiny_stack")
 NO_BACKEND = "No matching distribution found for hatchling"
-SHIPPED = {".py", ".yaml", ".j2", ".css", ".c", ".h", ".passwd", ".typed"}
+SHIPPED = {".py", ".yaml", ".yml", ".j2", ".css", ".c", ".h", ".passwd", ".typed"}
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,10 @@ class Files:
 def test_a_body_starts_with_its_marker_and_ends_with_the_commands():
     body = publication.body(MARKER, evidence(), Ties("main", A), ADDRESSES)
     lines = body.split("\n")
-    assert lines[:3] == [MARKER, "", f"Measured on commit `{A}` of `main`."]
+    assert lines[:2] == [MARKER, ""]
+    assert lines[2].startswith("**Look the request's inputs up in one pass: 1.42")
+    place = lines.index(f"Measured on commit `{A}` of `main`.")
+    assert lines[place + 2] == "## What was slow, and how we know"
     assert lines[-4:] == [publication.DISCLOSURE, "", publication.COMMANDS, ""]
     assert f"Data of this pull request: [evidence.json]({AT}/evidence.json)" in body
     assert f"]({AT}/pairs.svg)" in body
@@ -73,7 +76,7 @@ def test_a_body_starts_with_its_marker_and_ends_with_the_commands():
 def test_a_body_names_what_it_stands_on_and_follows():
     ties = Ties("fvec/features/x-y", A, stacked_on=3, supersedes=(4, 7), recreates=5)
     body = publication.body(MARKER, evidence(), ties, ADDRESSES)
-    assert body.split("\n\n")[1:4] == [
+    assert body.partition("\n\n## ")[0].split("\n\n")[-3:] == [
         f"Stacked on #3. Measured on commit `{A}`, the head of its branch `fvec/features/x-y`: "
         "that one comes first.",
         "Supersedes #4, #7.",
