@@ -47,7 +47,7 @@ corpus: install
 # A run killed at 200 points and resumed, its measurements replayed, then live ones; fewer are in `make test`.
 survive: install
 	$(VENV)/bin/python -P tests/survival/runner.py --out .fvec/survive.json
-	$(VENV)/bin/pytest -m live tests/e2e
+	$(VENV)/bin/pytest -m live tests/e2e tests/integration/test_github_job_kills.py
 
 # Sixty no-op patches judged on the example, two to three hours on a quiet machine; resumes where it was ended.
 record-noise: install

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.forge.base import Forge, PullRequest
 from bot.forge.local import LocalForge
 from bot.render import pull_request
+from bot.render.redact import known_secrets, redact
 from layers.evidence import EvidenceFile, PullRequestRecord
 
 if TYPE_CHECKING:
@@ -50,9 +52,10 @@ class ForgePublisher:
 
 
 def _data_files(evidence: EvidenceFile, patch: str) -> dict[str, bytes]:
+    told = redact(evidence.model_dump_json(by_alias=True, indent=1), known_secrets(os.environ))
     return {
         "patch.diff": patch.encode("utf-8", "surrogateescape"),
-        "evidence.json": evidence.model_dump_json(by_alias=True, indent=1).encode() + b"\n",
+        "evidence.json": told.encode() + b"\n",
     }
 
 

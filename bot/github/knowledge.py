@@ -220,6 +220,8 @@ def _pull_request(repository: Repository, base: str, made: _Made) -> PublishedKn
         after = there
         if there.author.lower() == repository.login.lower():
             after = repository.update_pull(there.number, body=made.body)
+            if absent := [name for name in made.bot.labels if name not in there.labels]:
+                repository.add_labels(there.number, absent)
         state = "updated" if made.is_new or after.body != there.body else "unchanged"
     elif pulls and not pulls[0].merged:
         after, state = pulls[0], "closed"

@@ -411,7 +411,10 @@ def test_the_settings_of_a_checkout_are_not_asked(fake, remote, root, tmp_path) 
     for key, value in (
         ("http.proxy", "http://127.0.0.1:9"),
         (f"http.{fake.git_url}.proxy", "http://127.0.0.1:9"),
-        (f"http.{fake.git_url}.extraHeader", "Authorization: Basic bm9ib2R5Om5vdGhpbmc="),
+        (
+            f"http.{fake.git_url}.extraHeader",
+            f"Authorization: Basic {base64.b64encode(b'nobody:nothing').decode()}",
+        ),
         (f"url.{fake.url}/owner/other.git.insteadOf", fake.git_url),
         ("credential.helper", f"!{script}"),
         ("core.askPass", str(script)),

@@ -536,3 +536,21 @@ pathlib.Path("built.so").write_text("native")
         "REFUSED fvec.yml Read-only file system",
         "TRAFFIC []",
     ]
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ("Tune @someone/#7 and GH-7", "Tune @\u200bsomeone/#\u200b7 and GH-\u200b7"),
+        ("fixes https://example.com/issues/7", "fixes https:\u200b//example.com/issues/7"),
+        ("Tune it [skip ci] [actions skip]", "Tune it (skip ci) (actions skip)"),
+        ("Tune it\n\nskip-checks: true", "Tune it\n\nskip-checks\u200b: true"),
+        ("Read a[0] @ b, # of rows", "Read a[0] @ b, # of rows"),
+    ],
+)
+def test_a_message_of_a_commit_mentions_closes_and_skips_nothing(tiny_repo, tmp_path, told, kept):
+    with Stack.open(tiny_repo) as stack:
+        change = Edit({"new.txt": b"1"}, told, "")
+        commit, _, _ = stack.commit_edit(stack.commit, "fvec/x", change, tmp_path / "r")
+        said = git(stack.root, "show", "--no-patch", "--format=%B", commit)
+        assert said.strip() == kept
