@@ -385,7 +385,9 @@ def test_both_arms_of_a_launch_hash_alike(tmp_path: Path) -> None:
         make.batch = 1024
         """
     report = _judge(tmp_path, code)
-    assert (report.verdict, report.reason) == (Verdict.ACCEPTED, "gain_confirmed")
+    # Whether the gain shows is the machine's matter; other hashes would be other outputs.
+    assert [g.result for g in report.gates if g.name == "correctness"] == ["pass"]
+    assert all(row.differing == 0 for row in report.equivalence)
 
 
 def test_a_reference_that_fails_is_invalid_input(tmp_path: Path) -> None:
