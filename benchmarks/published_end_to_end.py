@@ -24,7 +24,7 @@ from tritonclient.utils import serialize_byte_tensor
 
 from benchmarks.published import CASES, SEED, SHAPES, Case, Inputs
 from benchmarks.published_stack import measure
-from benchmarks.record_noise import ROOT, STAMP
+from benchmarks.record_noise import ROOT, commit_all
 from bot.progress import Lines
 from bot.publish import open_local
 from bot.render import numbers
@@ -81,16 +81,13 @@ def stack(case: Case, rows: int) -> tuple[Path, str]:
     (root / "traffic/requests.bin").write_bytes(recorded.getvalue())
     arrivals = "".join(f"{index / 10:.3f},{index}\n" for index in range(REQUESTS))
     (root / "traffic/arrivals.csv").write_text(f"offset_s,request\n{arrivals}")
-    dates = {"GIT_AUTHOR_DATE": STAMP, "GIT_COMMITTER_DATE": STAMP}
     git(root, "init", "--quiet", "--initial-branch=main")
-    commits: list[str] = []
-    for text in (program, CODEMODS[case.codemod].apply(File("models/m/1/model.py", program))):
-        (model / "1/model.py").write_text(text)
-        git(root, "add", "--all")
-        git(root, "commit", "--quiet", "--message", "Serve it", env=dates)
-        commits.append(git(root, "rev-parse", "HEAD").strip())
-    git(root, "reset", "--hard", "--quiet", commits[0])
-    return root, commits[1]
+    base = commit_all(root, "Serve it")
+    rewritten = CODEMODS[case.codemod].apply(File("models/m/1/model.py", program))
+    (model / "1/model.py").write_text(rewritten)
+    candidate = commit_all(root, "Rewrite it")
+    git(root, "reset", "--hard", "--quiet", base)
+    return root, candidate
 
 
 def _config(name: str, inputs: Inputs, outputs: Sequence[str]) -> str:

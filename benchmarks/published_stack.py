@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import re
 import runpy
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -22,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.record_noise import EXAMPLE, ROOT, STAMP
+from benchmarks.record_noise import EXAMPLE, ROOT, commit_all, copy_example
 from bot.progress import Lines
 from bot.publish import open_local
 from layers import equivalence
@@ -196,28 +195,18 @@ def _wide_manifest(text: str) -> str:
     return _once(r"^correctness:\n(?:  .*?\n)+", text, "")
 
 
-def checkout(work: Path, patch: Path) -> tuple[Path, str, str]:
-    """Return the widened stack as a repository, its commit, and the commit with the patch."""
+def checkout(work: Path, patch: Path) -> tuple[Path, str]:
+    """Return the widened stack as a repository, and the commit with the patch."""
     root = work / "ads-wide"
-    shutil.rmtree(root, ignore_errors=True)
-    prefix = EXAMPLE.relative_to(ROOT)
-    for name in filter(None, git(ROOT, "ls-files", "-z", "--", str(prefix)).split("\0")):
-        target = root / Path(name).relative_to(prefix)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, target)
+    copy_example(root)
     schema = runpy.run_path(str(root / "models/features/1/schema.py"))
     widen(root, additions(schema, INPUTS))
-    dates = {"GIT_AUTHOR_DATE": STAMP, "GIT_COMMITTER_DATE": STAMP}
     git(root, "init", "--quiet", "--initial-branch=main")
-    commits: list[str] = []
-    for message in ("Serve ads, wide", "Apply the accepted changes"):
-        if commits:
-            git(root, "apply", "--index", "--", str(patch.resolve()))
-        git(root, "add", "--all")
-        git(root, "commit", "--quiet", "--message", message, env=dates)
-        commits.append(git(root, "rev-parse", "HEAD").strip())
-    git(root, "reset", "--hard", "--quiet", commits[0])
-    return root, commits[0], commits[1]
+    base = commit_all(root, "Serve ads, wide")
+    git(root, "apply", "--index", "--", str(patch.resolve()))
+    candidate = commit_all(root, "Apply the accepted changes")
+    git(root, "reset", "--hard", "--quiet", base)
+    return root, candidate
 
 
 def measure(session: Session, candidate: str, launches: int, pairs: int) -> list[Pair]:
@@ -258,7 +247,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     blocks: list[Block] = []
     try:
-        root, _, candidate = checkout(WORK, options.patch)
+        root, candidate = checkout(WORK, options.patch)
         opened = RunOptions(WORK / "out", None, None, 0, None, open_local)
         with open_session(root, opened, Lines(sys.stderr), blocks.append, afresh=True) as session:
             pairs = measure(session, candidate, options.launches, options.pairs)

@@ -26,7 +26,7 @@ import numpy as np
 from bot.progress import Lines
 from layers.errors import FvecError, ToolFailed
 from layers.evidence import Verdict
-from layers.git import git
+from layers.git import git, resolve
 from layers.judge import PLAN, JudgeOptions, Judging, judging
 from layers.measure.recordings import RecordedLaunch, Recording, line, read, recording
 from layers.triton.pbtxt.document import parse
@@ -115,18 +115,29 @@ def checkout(work: Path) -> Path:
     """Return a clean copy of the example as a repository of its own, made once."""
     root = work / "ads-serving"
     if not (root / ".git").exists():
-        shutil.rmtree(root, ignore_errors=True)
-        tracked = git(ROOT, "ls-files", "-z", "--", str(EXAMPLE.relative_to(ROOT)))
-        for name in filter(None, tracked.split("\0")):
-            target = root / Path(name).relative_to(EXAMPLE.relative_to(ROOT))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target)
+        copy_example(root)
         git(root, "init", "--quiet", "--initial-branch=main")
-        git(root, "add", "--all")
-        dates = {"GIT_AUTHOR_DATE": STAMP, "GIT_COMMITTER_DATE": STAMP}
-        git(root, "commit", "--quiet", "--message", "Serve ads", env=dates)
+        commit_all(root, "Serve ads")
     _cleared(root)
     return root
+
+
+def copy_example(root: Path) -> None:
+    """Make `root` hold what git tracks of the example, and nothing else."""
+    shutil.rmtree(root, ignore_errors=True)
+    folder = EXAMPLE.relative_to(ROOT)
+    for name in filter(None, git(ROOT, "ls-files", "-z", "--", str(folder)).split("\0")):
+        target = root / Path(name).relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target)
+
+
+def commit_all(root: Path, message: str) -> str:
+    """Commit what is there, the same commit on every machine; return it."""
+    git(root, "add", "--all")
+    dates = {"GIT_AUTHOR_DATE": STAMP, "GIT_COMMITTER_DATE": STAMP}
+    git(root, "commit", "--quiet", "--message", message, env=dates)
+    return resolve(root, "HEAD")
 
 
 def _cleared(root: Path) -> None:

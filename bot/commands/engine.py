@@ -1,4 +1,4 @@
-"""The engine, imported when a command needs it."""
+"""The engine, the service and what talks to GitHub: imported when a command needs them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from layers.errors import Missing
 OWN = frozenset({"bot", "layers", "knowledge"})
 
 
-def load(module: str = "layers.run") -> ModuleType:
-    """Return a module of the engine.
+def load(
+    module: str = "layers.run",
+    *,
+    extras: str = "engine",
+    told: str = "this command measures, and the package {!r} is not installed",
+) -> ModuleType:
+    """Return a module that needs packages of the extras that are named.
 
-    Raises `Missing` where a package of the extra `engine` is not installed.
+    Raises `Missing` where such a package is not installed; `told` says so, with its name.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in OWN:
             raise
-        raise Missing(
-            f"this command measures, and the package {error.name!r} is not installed",
-            hint="pip install 'fvec[engine]'",
-        ) from error
+        raise Missing(told.format(error.name), hint=f"pip install 'fvec[{extras}]'") from error

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bot.commands import arguments, engine
 from bot.commands.outcome import Outcome
-from layers.errors import FvecError, InvalidInput, Missing
+from bot.github import server_url
+from layers.errors import FvecError, InvalidInput
 
 if TYPE_CHECKING:
     from bot.github.forge import GitHubForge
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from layers.evidence import RunReport
 
 SCHEMA = "fvec.publish/1"
-SERVER_URL = "https://github.com"
+_load = partial(
+    engine.load,
+    extras="engine,github",
+    told="to publish, the package {!r} is needed, which is not installed",
+)
 
 
 def add(commands: arguments.Commands) -> None:
@@ -146,7 +150,7 @@ def connected(repository: str, environ: Mapping[str, str]) -> GitHubForge:
     forge, transport = _load("bot.github.forge"), _load("bot.github.transport")
     name = auth.check_repository(repository)
     credentials = auth.Credentials.from_environment(environ)
-    server = environ.get("GITHUB_SERVER_URL") or SERVER_URL
+    server = server_url(environ)
     remote = transport.Remote(f"{server.rstrip('/')}/{name}.git", credentials)
     connection = client.connect(credentials).repository(name)
     opened: GitHubForge = forge.GitHubForge(connection, remote)
@@ -178,15 +182,3 @@ def _unbundle(root: Path, bundle: Path, results: Path) -> None:
     branches = claims.read(results).branches
     if branches:
         commits.fetch_bundle(root, bundle, branches)
-
-
-def _load(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in engine.OWN:
-            raise
-        raise Missing(
-            f"to publish, the package {error.name!r} is needed, which is not installed",
-            hint="pip install 'fvec[engine,github]'",
-        ) from error

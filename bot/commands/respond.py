@@ -23,12 +23,12 @@ fvec respond --event FILE --name EVENT [--dry-run]
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,11 @@ if TYPE_CHECKING:
     from bot.wake.policy import Decision
 
 SCHEMA = "fvec.respond/1"
+_load = partial(
+    engine.load,
+    extras="engine,service",
+    told="the package {!r} is needed, which is not installed",
+)
 FAILED = 70
 
 
@@ -204,15 +209,3 @@ def _outcome(document: Mapping[str, Any], lines: list[str], code: int) -> Outcom
     from bot.render.text import one_line
 
     return Outcome(document, Text("\n".join(one_line(line, 400) for line in lines)), code)
-
-
-def _load(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in engine.OWN:
-            raise
-        raise Missing(
-            f"the package {error.name!r} is needed, which is not installed",
-            hint="pip install 'fvec[engine,service]'",
-        ) from error

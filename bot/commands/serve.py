@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.commands import arguments, engine
 from bot.commands.outcome import Outcome
+from bot.github import server_url
 from layers.errors import InvalidInput, Location, Missing
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from bot.service.signature import Secrets
 
 SECRET, SECRET_FILE = "FVEC_WEBHOOK_SECRET", "FVEC_WEBHOOK_SECRET_FILE"
-SERVER_URL = "https://github.com"
 FOLDER = Path(".fvec/service")
 _LARGEST_FILE_BYTES = 65_536
 _LOGGED = ("bot", "uvicorn")
+_load = partial(
+    engine.load,
+    extras="service",
+    told="the service needs the package {!r}, which is not installed",
+)
 _HOW = (
     f"set {SECRET}, or {SECRET_FILE} to a file that holds it: the secret of the webhook's settings on "
     "GitHub, e.g. of `openssl rand -hex 32`; several between commas or on lines of their own while "
@@ -83,7 +86,7 @@ def run(args: argparse.Namespace) -> Outcome:
         port=args.port,
         database=args.database,
         work=args.work,
-        server_url=os.environ.get("GITHUB_SERVER_URL") or SERVER_URL,
+        server_url=server_url(os.environ),
         worker=not args.no_worker,
         commands_per_hour=args.commands_per_hour,
     )
@@ -155,18 +158,6 @@ def _content(file: Path) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{SECRET_FILE}: it is no UTF-8 text", at=Location(file)) from error
-
-
-def _load(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in engine.OWN:
-            raise
-        raise Missing(
-            f"the service needs the package {error.name!r}, which is not installed",
-            hint="pip install 'fvec[service]'",
-        ) from error
 
 
 def _port(text: str) -> int:

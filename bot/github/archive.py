@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from bot.github import SERVER_URL
 from layers.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 BRANCH = "fvec/evidence"
 STATE = "state.json"
 PUBLICATION = "publication.json"
-WEB = "https://github.com"
 MOST_BYTES = 32 * 2**20  # of one file
 MOST_DOCUMENT_BYTES = 2**20  # of the bot's own
 MOST_ANNOUNCED = 50
@@ -119,7 +119,7 @@ class EvidenceBranch:
     def url(self, sha: str, path: str) -> str:
         """Return the address of a file in the commit `sha` of the branch."""
         place = quote(_path(path), safe="/")
-        return f"{WEB}/{self._repository.full_name}/blob/{sha}/{place}?raw=true"
+        return f"{SERVER_URL}/{self._repository.full_name}/blob/{sha}/{place}?raw=true"
 
     def state(self) -> State:
         """Return what was done last; raises `InvalidInput` for a state that is not ours."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from bot.github import server_url
 from bot.github.auth import Credentials, check_repository
 from bot.github.client import Client, connect
 from bot.github.errors import RateLimited, Unavailable
@@ -35,7 +36,6 @@ from bot.wake.policy import Decision, Sleep, Wake
 from layers.errors import FvecError, InvalidInput, Location, Missing
 from layers.events import Events, Silent
 
-SERVER_URL = "https://github.com"
 MOST_EVENT_BYTES = 25 * 2**20
 _RUN = re.compile(r"[0-9]{1,20}")
 
@@ -126,7 +126,7 @@ def open_place(
         raise Missing("no repository is named", hint="--repository OWNER/NAME")
     credentials = Credentials.from_environment(environ)
     client = connect(credentials)
-    server = environ.get("GITHUB_SERVER_URL") or SERVER_URL
+    server = server_url(environ)
     run = environ.get("GITHUB_RUN_ID", "")
     return Place(
         client,

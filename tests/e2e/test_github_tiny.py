@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.triton, pytest.mark.usefixtures("server_env")]
 
 SHORT = (sys.executable, str(Path(__file__).with_name("short_fvec.py")))
 BRANCH = "fvec/features/rank-by-search-tiny_features"
+NOISE = {"machine_too_noisy", "slo_undecided"}
 BOT = """\
 layers: [features]
 bot: {jitter_minutes: 0}
@@ -80,6 +82,13 @@ class Service:
             return db.execute("SELECT kind, state, result FROM jobs ORDER BY id").fetchall()
 
 
+def too_noisy(work: Path) -> list[str]:
+    """Return what the runs under a folder say of noise; a run that says nothing of it has failed."""
+    reports = [json.loads(path.read_text()) for path in work.rglob("results/run.json")]
+    reasons = [each["reason"] for report in reports for each in report["iterations"]]
+    return [reason for reason in reasons if reason in NOISE]
+
+
 def test_a_release_becomes_a_draft_and_a_rerun_brings_its_check_up_to_date(github, store, tmp_path):
     service = Service(github, store, tmp_path / "work")
     github.release("v1")
@@ -88,8 +97,8 @@ def test_a_release_becomes_a_draft_and_a_rerun_brings_its_check_up_to_date(githu
     told = service.jobs()
     assert [(kind, state) for kind, state, _ in told] == [("decide", "done"), ("analyse", "done")]
     changes = [pull for pull in github.pulls() if pull["head"]["ref"] == BRANCH]
-    if not changes:
-        pytest.skip(f"the machine is too noisy: {told[-1]}")
+    if not changes and (noise := too_noisy(tmp_path / "work")):
+        pytest.skip(f"the machine is too noisy: {noise}")
     (pull,) = changes
     assert (pull["state"], pull["draft"], pull["base"]["ref"]) == ("open", True, "main")
     assert "**Rank by binary search: " in pull["body"]

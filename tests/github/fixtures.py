@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -28,6 +29,18 @@ def contract() -> Contract:
         return Contract.fetched()
     except npm.Unavailable as why:
         pytest.skip(str(why))
+
+
+@pytest.fixture(scope="session")
+def payloads() -> list[tuple[str, object]]:
+    """All payloads that GitHub's own examples hold: event name, payload."""
+    try:
+        folder = npm.unpacked(npm.WEBHOOK_EXAMPLES)
+    except npm.Unavailable as why:
+        pytest.skip(str(why))
+    (index,) = folder.rglob("api.github.com/index.json")
+    events = json.loads(index.read_text(encoding="utf-8"))
+    return [(event["name"], example) for event in events for example in event["examples"]]
 
 
 @pytest.fixture

@@ -1,27 +1,13 @@
 """GitHub's own captured payloads: each is an event of ours or none, and never an error."""
 
-import json
 from collections import Counter
-
-import pytest
 
 from bot.wake.events import Event, parse
 from bot.wake.policy import Facts, Sleep, Wake, on_event
 from layers.manifest import BotSection
-from tests.github import npm
-from tests.unit.test_wake_policy import FACTS
+from tests.wake import FACTS
 
-
-@pytest.fixture(scope="module")
-def payloads():
-    """Every example: event name, payload."""
-    try:
-        folder = npm.unpacked(npm.WEBHOOK_EXAMPLES)
-    except npm.Unavailable as why:
-        pytest.skip(str(why))
-    (index,) = folder.rglob("api.github.com/index.json")
-    events = json.loads(index.read_text(encoding="utf-8"))
-    return [(event["name"], example) for event in events for example in event["examples"]]
+pytest_plugins = ["tests.github.fixtures"]
 
 
 def test_every_real_payload_is_an_event_or_none(payloads):

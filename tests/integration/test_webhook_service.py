@@ -20,8 +20,9 @@ from bot.service.work import works_of
 from bot.wake.events import parse
 from bot.wake.policy import Facts, LastAnalysis, Sleep, on_event
 from layers.manifest import BotSection
-from tests.github import npm
 from tests.service_on_loopback import SIGNED_WITH, Sender, served
+
+pytest_plugins = ["tests.github.fixtures"]
 
 NOW_S = 1_750_000_000.0
 CREATED_AT = "2026-01-01T00:00:00Z"
@@ -41,18 +42,6 @@ def sender(database):
         sender = Sender(url)
         with sender.session:
             yield sender
-
-
-@pytest.fixture(scope="session")
-def payloads():
-    """All payloads that GitHub's own examples hold: event name, payload."""
-    try:
-        folder = npm.unpacked(npm.WEBHOOK_EXAMPLES)
-    except npm.Unavailable as why:
-        pytest.skip(str(why))
-    (index,) = folder.rglob("api.github.com/index.json")
-    events = json.loads(index.read_text(encoding="utf-8"))
-    return [(event["name"], example) for event in events for example in event["examples"]]
 
 
 def jobs(database):

@@ -11,6 +11,7 @@ from bot.wake.events import (
     Unusable,
     parse,
 )
+from tests.wake import event
 
 SHA = "c" * 40
 COMMON = {
@@ -44,17 +45,6 @@ PUSH = {
         {"added": [], "modified": ["b.txt", "requirements.txt"], "removed": ["a.txt"]},
     ],
 }
-
-
-def event(kind, action="", **fields):
-    common = {
-        "repository": "owner/serve",
-        "installation": 42,
-        "sender": "maintainer",
-        "sender_is_bot": False,
-        "default_branch": "main",
-    }
-    return Event(kind, action, **{**common, **fields})
 
 
 def changed(payload, path, value):

@@ -1,39 +1,16 @@
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from bot.wake import hours
-from bot.wake.events import Event
 from bot.wake.jobs import JobSpec
-from bot.wake.policy import Facts, LastAnalysis, Sleep, Wake, on_event, on_tick
+from bot.wake.policy import LastAnalysis, Sleep, Wake, on_event, on_tick
 from layers.base import LayerName
 from layers.manifest import BotSection
+from tests.wake import FACTS, HEAD, NOW, OLD, OTHER, event
 
-NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
-HEAD, OLD, OTHER = "a" * 40, "b" * 40, "c" * 40
 POLICY = BotSection(jitter_minutes=0)
-FACTS = Facts(
-    now=NOW,
-    last_analysis=LastAnalysis(OLD, NOW - timedelta(days=3)),
-    open_pulls=0,
-    live_jobs=frozenset(),
-    still_serves=True,
-    head_sha=HEAD,
-    seed="seed",
-)
-
-
-def event(kind, action="", **fields):
-    common = {
-        "repository": "owner/serve",
-        "installation": 42,
-        "sender": "maintainer",
-        "sender_is_bot": False,
-        "default_branch": "main",
-    }
-    return Event(kind, action, **{**common, **fields})
-
 
 RELEASE = event("release", "published", ref="v2")
 PUSH = event("push", ref="refs/heads/main", sha=HEAD, paths=("README.md",))
