@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import knowledge.ground
 from knowledge import yamlfile
@@ -32,8 +32,10 @@ from layers.base import ChangeClass, Edit, Ground, Hypothesis, Layer, LayerName
 from layers.errors import InvalidInput, ToolFailed
 from layers.evidence import Iteration, KnowledgeRecord, Verdict, changes_of
 from layers.sampling import Past, Weighed, joined
-from layers.session import RunOptions
 from layers.stack import Stack
+
+if TYPE_CHECKING:
+    from layers.session import RunOptions
 
 KNOWLEDGE_BRANCH = "fvec/knowledge"
 

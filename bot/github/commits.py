@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -22,8 +22,7 @@ from layers.patches import MOST_BYTES
 from layers.paths_gate import guarded
 
 MOST_COMMITS = 64
-MOST_FILES = 200  # that one commit changes
-MOST_FOLDERS = 200  # that hold them, counted at every level
+MOST_FILES = 200  # that one commit changes; and folders that hold them, counted at every level
 MOST_FILE_BYTES = MOST_BYTES
 MOST_COMMIT_BYTES = 4 * MOST_BYTES  # of all files that one commit changes
 MOST_BUNDLE_BYTES = 64 * 2**20
@@ -71,6 +70,10 @@ class Change:
     new: Stored | None
 
 
+class TooManyChanges(InvalidInput):
+    """Two commits differ in more files or folders than are looked at."""
+
+
 def check_own_branch(name: str) -> str:
     """Return the name of a branch that is the bot's to push; raises InvalidInput for any other."""
     parts = name.split("/")
@@ -106,10 +109,10 @@ def check_branch(root: Path, base: str, commit: str) -> None:
         _check_sizes(root, child, found)
 
 
-def changes(root: Path, old: str, new: str) -> list[Change]:
+def changes(root: Path, old: str, new: str, *, most: int = MOST_FILES) -> list[Change]:
     """Return the files that differ between two commits, sorted by path.
 
-    Raises InvalidInput for more than MOST_FILES of them, or in more than MOST_FOLDERS.
+    Raises TooManyChanges for more than `most` of them, or in more than `most` folders.
     """
     found: list[Change] = []
     waiting = [("", f"{old}^{{tree}}", f"{new}^{{tree}}")]
@@ -124,11 +127,32 @@ def changes(root: Path, old: str, new: str) -> list[Change]:
             files = [_file(side) for side in (change.old, change.new)]
             if files != [None, None]:
                 found.append(Change(change.path, files[0], files[1]))
-        if len(found) > MOST_FILES or folders + len(waiting) > MOST_FOLDERS:
-            raise _refused(
-                new, f"it changes more than {MOST_FILES} files or {MOST_FOLDERS} folders"
+        if max(len(found), folders + len(waiting)) > most:
+            raise TooManyChanges(
+                f"commit {new[:12]} changes more than {most:,} files or folders",
+                hint="split it into smaller ones",
             )
     return sorted(found, key=lambda change: change.path)
+
+
+def sizes_bytes(root: Path, commit: str, paths: Sequence[str]) -> dict[str, int]:
+    """Return the size of files of a commit by path; what is no file (a submodule) has none.
+
+    Only the folders that lead to them are read.
+    """
+    if not paths:
+        return {}
+    names = [f":(literal){path}" for path in paths]
+    listed = git.git(
+        root, "ls-tree", "-l", "-z", "--full-tree", commit, "--", *names, env=_AS_STORED
+    )
+    sizes: dict[str, int] = {}
+    for line in listed.split("\0")[:-1]:
+        head, _, path = line.partition("\t")
+        size = head.split()[3]
+        if size != "-":
+            sizes[path] = int(size)
+    return sizes
 
 
 def fetch_bundle(root: Path, bundle: Path, branches: Iterable[str]) -> None:
@@ -255,21 +279,13 @@ def _bytes(text: str) -> bytes:
 
 
 def _check_sizes(root: Path, commit: str, found: list[Change]) -> None:
-    names = [f":(literal){change.path}" for change in found if change.new is not None]
-    if not names:
-        return
-    listed = git.git(
-        root, "ls-tree", "-l", "-z", "--full-tree", commit, "--", *names, env=_AS_STORED
-    )
-    total = 0
-    for line in listed.split("\0")[:-1]:
-        head, _, path = line.partition("\t")
-        size_bytes = int(head.split()[3])
-        total += size_bytes
+    sizes = sizes_bytes(root, commit, [change.path for change in found if change.new is not None])
+    for path, size_bytes in sizes.items():
         if size_bytes > MOST_FILE_BYTES:
             raise _refused(
                 commit, f"{path!r} has {size_bytes:,} bytes, more than {MOST_FILE_BYTES:,}"
             )
+    total = sum(sizes.values())
     if total > MOST_COMMIT_BYTES:
         raise _refused(commit, f"its files have {total:,} bytes, more than {MOST_COMMIT_BYTES:,}")
 

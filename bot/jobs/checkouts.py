@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bot.github.commits import TooManyChanges, changes, sizes_bytes
 from layers import git
 from layers.errors import InvalidInput, ToolFailed
 from layers.patches import MOST_BYTES, MOST_FILES
@@ -132,19 +133,16 @@ def changed(root: Path, base: str, head: str, *paths: str) -> bool:
 
 def _check_size(root: Path, base: str, head: str) -> None:
     """Refuse what would fill the memory before git is asked for the diff."""
-    plain = ("-r", "-z", "--no-renames", "--raw", "--no-abbrev")
-    entries = git.git(root, "diff-tree", *plain, base, head).split("\0")[0:-1:2]
-    if len(entries) > MOST_FILES:
-        raise _too_large(f"it changes {len(entries):,} files, and {MOST_FILES:,} are read")
-    blobs = {name for entry in entries for name in entry.split(" ")[2:4]}
-    sizes: dict[str, int] = {}
-    for commit in (base, head):
-        listed = git.git(root, "ls-tree", "-r", "-l", "-z", "--full-tree", commit)
-        for line in listed.split("\0")[:-1]:
-            _, kind, name, size = line.partition("\t")[0].split()
-            if kind == "blob" and name in blobs:
-                sizes[name] = int(size)
-    total = sum(sizes.values())
+    try:
+        found = changes(root, base, head, most=MOST_FILES)
+    except TooManyChanges as error:
+        raise _too_large(error.message) from error
+    total = 0
+    for commit, paths in (
+        (base, [change.path for change in found if change.old is not None]),
+        (head, [change.path for change in found if change.new is not None]),
+    ):
+        total += sum(sizes_bytes(root, commit, paths).values())
     if total > MOST_CHANGED_BYTES:
         raise _too_large(
             f"the files that it changes have {total:,} bytes, and {MOST_CHANGED_BYTES:,} are read"

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from bot.github.auth import TokenCredentials
-from bot.service.app import Settings, create_app
 from bot.service.database import Database
-from bot.service.dispatch import Dispatcher
-from bot.service.signature import Secrets
 from bot.service.store import Store
-from bot.service.worker import Worker
 from tests.e2e import proposals
-from tests.service_on_loopback import served
+from tests.github.bot_service import BotService
 
 pytest_plugins = ["tests.github.fixtures"]
 pytestmark = [pytest.mark.triton, pytest.mark.usefixtures("server_env")]
@@ -50,38 +44,6 @@ def github(wired, tmp_path):
     return wired
 
 
-class Service:
-    """The webhook service and its two workers, which take turns here."""
-
-    def __init__(self, github, store, folder: Path) -> None:
-        self.github, self.store = github, store
-        credentials = TokenCredentials(github.token, login=github.login)
-        dispatcher = Dispatcher(
-            store, credentials, folder, server_url=github.url, throttle=False, fvec=SHORT
-        )
-        self._workers = [Worker(store, dispatcher, lane) for lane in ("quick", "measure")]
-
-    def deliver(self, event: object) -> None:
-        """Have an event delivered, and work until nothing is left to do."""
-        with self._listening():
-            assert self.github.deliver(event).status == 202
-        quick, measuring = self._workers
-        while quick._round() or measuring._round():
-            pass
-
-    @contextmanager
-    def _listening(self):
-        settings = Settings(Secrets([self.github.webhook_secret]), commands_per_hour=5)
-        with served(create_app(self.store, settings)) as url:
-            self.github.hook_url = f"{url}/webhook"
-            yield
-
-    def jobs(self) -> list[tuple[str, str, str]]:
-        """Return kind, state and result of every job, oldest first."""
-        with self.store.database.transaction() as db:
-            return db.execute("SELECT kind, state, result FROM jobs ORDER BY id").fetchall()
-
-
 def too_noisy(work: Path) -> list[str]:
     """Return what the runs under a folder say of noise; a run that says nothing of it has failed."""
     reports = [json.loads(path.read_text()) for path in work.rglob("results/run.json")]
@@ -90,7 +52,7 @@ def too_noisy(work: Path) -> list[str]:
 
 
 def test_a_release_becomes_a_draft_and_a_rerun_brings_its_check_up_to_date(github, store, tmp_path):
-    service = Service(github, store, tmp_path / "work")
+    service = BotService(github, store, tmp_path / "work", fvec=SHORT)
     github.release("v1")
     service.deliver(github.events.release("v1"))
 

@@ -241,6 +241,22 @@ class BareRepository:
             lines.append(TreeLine(path, mode, kind, sha, int(size) if size != "-" else None))
         return lines
 
+    def raw_tree(self, *entries: tuple[bytes, str, str]) -> str:
+        """Store a tree as it is given, whatever it holds."""
+        raw = b"".join(
+            mode.encode() + b" " + name + b"\0" + bytes.fromhex(sha) for name, mode, sha in entries
+        )
+        options = ("-t", "tree", "--literally", "-w", "--stdin")
+        return self.run("hash-object", *options, stdin=raw).decode().strip()
+
+    def unfolding(self, levels: int) -> str:
+        """Store a tree of 60 ** (levels + 1) files, in `levels` + 2 objects."""
+        inside, mode = self.write_blob(b"x"), "100644"
+        for _ in range(levels + 1):
+            entries = [(f"{n:02}".encode(), mode, inside) for n in range(60)]
+            inside, mode = self.raw_tree(*entries), "40000"
+        return inside
+
     def write_commit(
         self, tree: str, parents: list[str], message: str, login: str, date: datetime
     ) -> str:

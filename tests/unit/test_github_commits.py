@@ -43,20 +43,12 @@ class Store(BareRepository):
     def grown(self, path: bytes, mode: str = "100644", sha: str = "") -> str:
         """Commit the base's files and one more entry, under a name that git would not write."""
         folder, _, name = path.rpartition(b"/")
-        tree = self.tree((name, mode, sha or self.write_blob(b"x\n")))
+        tree = self.raw_tree((name, mode, sha or self.write_blob(b"x\n")))
         for part in reversed([part for part in folder.split(b"/") if part]):
-            tree = self.tree((part, "40000", tree))
+            tree = self.raw_tree((part, "40000", tree))
         lines = self.run("ls-tree", "-z", self.base) + self.run("ls-tree", "-z", tree)
         whole = self.run("mktree", "-z", "--missing", stdin=lines).decode().strip()
         return self.write_commit(whole, [self.base], "Add a file\n", BOT, NOW)
-
-    def tree(self, *entries: tuple[bytes, str, str]) -> str:
-        """Store a tree as it is given, whatever it holds."""
-        raw = b"".join(
-            mode.encode() + b" " + name + b"\0" + bytes.fromhex(sha) for name, mode, sha in entries
-        )
-        options = ("-t", "tree", "--literally", "-w", "--stdin")
-        return self.run("hash-object", *options, stdin=raw).decode().strip()
 
     def raw_commit(self, *lines: str, message: str = "Change\n") -> str:
         """Store a commit with the headers that are given."""
@@ -109,7 +101,7 @@ def test_a_folder_that_becomes_a_file_is_two_changes(store) -> None:
     made = store.made({"models/ads/1/model.py": None})
     lines = store.run("ls-tree", "-z", f"{made}:models/ads") + f"100644 blob {blob}\t1\0".encode()
     ads = store.run("mktree", "-z", stdin=lines).decode().strip()
-    models = store.tree((b"ads", "40000", ads))
+    models = store.raw_tree((b"ads", "40000", ads))
     top = store.run("ls-tree", "-z", store.base).replace(
         store.text("rev-parse", f"{store.base}:models").encode(), models.encode()
     )
@@ -336,13 +328,9 @@ def test_a_message_that_is_too_long_is_refused(store) -> None:
 
 
 def test_a_tree_that_unfolds_without_end_is_refused_unread(store) -> None:
-    inside = store.tree(
-        *((f"{n:02}".encode(), "100644", store.write_blob(b"x")) for n in range(60))
-    )
-    for _ in range(12):  # 60 ** 13 files, in 13 objects
-        inside = store.tree(*((f"{n:02}".encode(), "40000", inside) for n in range(60)))
+    inside = store.unfolding(12)
     made = store.grown(b"bomb", "40000", inside)
-    refused(store, made, "more than 200 files or 200 folders")
+    refused(store, made, "more than 200 files or folders")
 
 
 # Names of branches

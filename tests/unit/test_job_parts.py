@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,11 @@ from layers.errors import Inconclusive, InvalidInput, Missing, ToolFailed
 from layers.manifest import Manifest
 from layers.patches import MOST_FILES
 from tests.e2e.proposals import git as commit_by_hand
+from tests.github.git_store import BareRepository
 from tests.unit.test_judge_rendering import rejected
 from tests.unit.test_verify_command import verified
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
 class FolderRemote:
@@ -120,7 +124,19 @@ def test_a_pull_request_of_too_many_files_is_not_read(home, tiny_repo) -> None:
         (tiny_repo / f"{n}.txt").write_text("")
     head = write(tiny_repo, "last.txt", "")
     mirror = checkouts.fetched(home, branches=("main",))
-    with pytest.raises(InvalidInput, match=r"changes 1,001 files"):
+    with pytest.raises(InvalidInput, match=r"changes more than 1,000 files"):
+        checkouts.patch(mirror, base, head)
+
+
+def test_a_tree_that_unfolds_without_end_is_refused_unread(tmp_path) -> None:
+    store = BareRepository(tmp_path / "owner" / "serve.git", "main")
+    base = store.commit_files(None, {"model.py": "slow = True\n"}, "The stack", "owner", NOW)
+    head = store.write_commit(store.unfolding(8), [base], "Unfold", "somebody", NOW)
+    store.update_ref("refs/heads/main", head)
+    mirror = checkouts.fetched(
+        Home(FolderRemote(store.path), tmp_path / "work", "owner/serve"), branches=("main",)
+    )
+    with pytest.raises(InvalidInput, match="changes more than 1,000 files or folders"):
         checkouts.patch(mirror, base, head)
 
 
