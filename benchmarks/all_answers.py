@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from benchmarks.record_noise import ROOT
 from bot.progress import Lines
-from bot.publish import open_local
-from layers import git
-from layers.equivalence import Sequential, Tensors
+from bot.publishing.local import open_local
 from layers.errors import FvecError
 from layers.measure.launch import Launch
+from layers.repository import git
 from layers.session import RunOptions, Session, open_session
+from layers.trial.equivalence import Sequential, Tensors
 
 OUT = ROOT / ".fvec" / "all-answers"
 

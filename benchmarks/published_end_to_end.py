@@ -26,14 +26,14 @@ from benchmarks.published import CASES, SEED, SHAPES, Case, Inputs
 from benchmarks.published_stack import measure
 from benchmarks.record_noise import ROOT, commit_all
 from bot.progress import Lines
-from bot.publish import open_local
+from bot.publishing.local import open_local
 from bot.render import numbers
 from bot.render.markdown import table
 from layers.errors import FvecError
 from layers.features.codemod import File
 from layers.features.codemods.table import CODEMODS
-from layers.git import git
 from layers.measure.intervals import Estimate, ratio_ci
+from layers.repository.git import git
 from layers.session import RunOptions, open_session
 from layers.triton.environment import ensure
 

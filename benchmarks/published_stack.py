@@ -23,15 +23,15 @@ import numpy as np
 
 from benchmarks.record_noise import EXAMPLE, ROOT, commit_all, copy_example
 from bot.progress import Lines
-from bot.publish import open_local
-from layers import equivalence
+from bot.publishing.local import open_local
 from layers.errors import FvecError, ToolFailed
 from layers.evidence import Block, Pair
 from layers.gates.correctness import reproducible_outputs
-from layers.git import git
 from layers.measure.intervals import Estimate, ratio_ci
 from layers.measure.launch import Launch, MeasuredPair
+from layers.repository.git import git
 from layers.session import RunOptions, Session, open_session
+from layers.trial import equivalence
 
 WORK = ROOT / ".fvec" / "published"
 INPUTS, CANDIDATES, REQUESTS = 875, 2_000, 60

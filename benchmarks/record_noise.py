@@ -26,9 +26,9 @@ import numpy as np
 from bot.progress import Lines
 from layers.errors import FvecError, ToolFailed
 from layers.evidence import Verdict
-from layers.git import git, resolve
 from layers.judge import PLAN, JudgeOptions, Judging, judging
 from layers.measure.recordings import RecordedLaunch, Recording, line, read, recording
+from layers.repository.git import git, resolve
 from layers.triton.pbtxt.document import parse
 
 ROOT = Path(__file__).resolve().parents[1]

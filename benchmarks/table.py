@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from bot.publish import FORGE_FOLDER
+from bot.publishing.local import FORGE_FOLDER
 from bot.render import numbers
 from bot.render.context import why_line
 from bot.render.markdown import table
@@ -32,7 +32,7 @@ from layers.evidence import (
 
 Loaded = TypeVar("Loaded", RunReport, EvidenceFile)
 
-# What a noise floor counts its sample in; `layers.calibrate` and `layers.total` make them.
+# What a noise floor counts its sample in; `layers.trial.calibrate` and `layers.trial.total` make them.
 SAMPLED_IN = {"work": "pairs of blocks", "sustained": "windows", "tail": "segments"}
 
 

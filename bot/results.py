@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from bot.render.redact import known_secrets, redact
-from layers import results_folder
 from layers.errors import InvalidInput, Location, Missing, ToolFailed
 from layers.evidence import EvidenceFile
+from layers.record import results_folder
 
 if TYPE_CHECKING:
     from layers.evidence import Block, RunReport

@@ -1,7 +1,7 @@
 """What passes between the stations of the loop, and the verbs of a layer.
 
 Values are frozen. A layer proposes edits and explains them; it never measures end to end,
-never compares outputs and never decides: those belong to `layers.verify`.
+never compares outputs and never decides: those belong to `layers.trial.verify`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One given patch, a person's or a tool's, judged like the loop judges its own candidates.
 
-    read the patch -> apply it to the stack's commit -> paths -> calibrate -> layers.verify
+    read the patch -> apply it to the stack's commit -> paths -> calibrate -> layers.trial.verify
 
 The checkout is only read: the patch becomes a commit on a branch of its own, which is removed
 afterwards. False accepts cost one candidate (`LookPlan(candidates=1)`): a run of ten shares the
@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from layers import git, patches
 from layers.base import (
     Candidate,
     ChangeClass,
@@ -25,7 +24,6 @@ from layers.base import (
     LayerName,
     StackView,
 )
-from layers.calibrate import Calibration, calibrate
 from layers.errors import Inconclusive
 from layers.events import Events
 from layers.evidence import (
@@ -38,14 +36,16 @@ from layers.evidence import (
     Noise,
     Verdict,
 )
+from layers.gates.paths import CONFIG_FILE, judging_modules, paths_gate, protected_files, touched
+from layers.loop.wiring import verifier_of
 from layers.manifest import SandboxMode
 from layers.measure import stats
-from layers.patches import Applied, Patch
-from layers.paths_gate import CONFIG_FILE, judging_modules, paths_gate, protected_files, touched
-from layers.publishing import Publisher
+from layers.record.publishing import Publisher
 from layers.registry import LAYERS
+from layers.repository import git, patches
+from layers.repository.patches import Applied, Patch
 from layers.session import RunOptions, Session, open_session
-from layers.wiring import verifier_of
+from layers.trial.calibrate import Calibration, calibrate
 
 PLAN = stats.LookPlan(candidates=1)
 GIVEN = "given-patch"  # stands where the loop's candidates name their card

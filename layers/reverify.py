@@ -20,7 +20,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from layers import git
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.events import Events
 from layers.evidence import (
@@ -36,8 +35,9 @@ from layers.evidence import (
 from layers.judge import JudgeOptions, judge_patch
 from layers.manifest import SandboxMode
 from layers.measure import stats
-from layers.patches import MOST_BYTES
-from layers.stack import Stack
+from layers.repository import git
+from layers.repository.patches import MOST_BYTES
+from layers.repository.stack import Stack
 
 EVIDENCE, PATCH = "evidence.json", "patch.diff"
 MOST_EVIDENCE_BYTES = 64 * 2**20

@@ -10,19 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from layers import (
-    environment_record,
-    instruments,
-    learning,
-    lock,
-    report,
-    results_folder,
-    resume,
-    total,
-)
-from layers.answers import GOES_ON
 from layers.base import Hypothesis, Layer, LayerName
-from layers.calibrate import calibrate
 from layers.errors import InvalidInput, Location, Missing, RunStopped, ToolFailed
 from layers.events import Events
 from layers.evidence import (
@@ -34,16 +22,21 @@ from layers.evidence import (
     RankedHypothesis,
     RunReport,
 )
-from layers.instruments import Opener
-from layers.journal import JOURNAL_FILE, Entry, Journal
+from layers.loop import instruments, learning, report, resume
+from layers.loop.instruments import Opener
+from layers.loop.sampling import rank
+from layers.loop.stations import Course
 from layers.manifest import MANIFEST_PATH, Manifest
 from layers.measure import stats
+from layers.record import environment_record, lock, results_folder
+from layers.record.answers import GOES_ON
+from layers.record.journal import JOURNAL_FILE, Entry, Journal
 from layers.registry import LAYERS
-from layers.sampling import rank
+from layers.repository.stack import Stack
 from layers.session import RunOptions, open_session, profile_record, settled
-from layers.stack import Stack
-from layers.stations import Course
-from layers.trial import hypothesis_record
+from layers.trial import total
+from layers.trial.calibrate import calibrate
+from layers.trial.trial import hypothesis_record
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
 
@@ -81,7 +74,7 @@ def run(
         opened[0].append("block", block)
 
     def on_look(look: Look) -> None:
-        if look.decision in GOES_ON:  # else the verdict has it: see `layers.resume`
+        if look.decision in GOES_ON:  # else the verdict has it: see `layers.loop.resume`
             opened[0].append("look", look)
 
     open_instruments = opener or instruments.open_live

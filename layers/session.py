@@ -22,7 +22,6 @@ import numpy as np
 from scipy import stats as scipy_stats
 
 from layers.base import Ground, Hotspot, LayerName, Profile, StackView
-from layers.environment_record import hardware
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.events import Events
 from layers.evidence import (
@@ -37,13 +36,14 @@ from layers.measure.blocks import BlockContext, rate_block
 from layers.measure.checks import ENVIRONMENT
 from layers.measure.launch import RECORDED_LIMITS, Bench, Served
 from layers.measure.load import LoadGenerator
-from layers.profiler import OUTSIDE_PYTHON, profile
-from layers.publishing import ForgeOpener
-from layers.results_folder import prepared
+from layers.profile.profiler import OUTSIDE_PYTHON, profile
+from layers.record.environment_record import hardware
+from layers.record.publishing import ForgeOpener
+from layers.record.results_folder import prepared
+from layers.repository.stack import Stack
 from layers.sandbox.box import Sandbox
 from layers.shards import Shard
-from layers.stack import Stack
-from layers.traffic import Traffic, decode_response
+from layers.traffic.recorded import Traffic, decode_response
 from layers.triton import pbtxt
 from layers.triton.client import Client
 from layers.triton.environment import ServerEnvironment, ensure

@@ -13,8 +13,8 @@ from hypothesis import settings
 from layers.base import StackView
 from layers.errors import Missing
 from layers.manifest import SandboxSection
+from layers.repository.stack import Stack
 from layers.sandbox.box import Sandbox
-from layers.stack import Stack
 from layers.triton.environment import ServerEnvironment, ensure
 from layers.triton.server import Deployment
 from tests.tcp_server import OwnedServer, owned_server

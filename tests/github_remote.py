@@ -5,8 +5,8 @@ from pathlib import Path
 
 from bot.github.auth import TokenCredentials
 from bot.github.transport import Remote
-from layers import git
 from layers.base import Edit
+from layers.repository import git
 from tests.github.fake_github import FakeGitHub
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import np_to_triton_dtype
 
-from layers import traffic
-from layers.traffic import decode
+from layers.traffic import recorded as traffic
+from layers.traffic.recorded import decode
 
 SERVICE = "inference.GRPCInferenceService"
 CPUS = sorted(os.sched_getaffinity(0))[-1:]  # where the generator runs

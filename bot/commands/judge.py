@@ -144,7 +144,7 @@ def _patch(args: argparse.Namespace, out: Path, events: Events) -> JudgeReport:
 def _read(file: Path | None) -> bytes:
     """Return the patch in a file, or on standard input; one byte more than is taken is enough."""
     from layers.errors import InvalidInput, Location
-    from layers.patches import MOST_BYTES
+    from layers.repository.patches import MOST_BYTES
 
     if file is None:
         return sys.stdin.buffer.read(MOST_BYTES + 1)

@@ -17,7 +17,7 @@ from layers.errors import FvecError, InvalidInput
 
 if TYPE_CHECKING:
     from bot.github.forge import GitHubForge
-    from bot.publishing import Published
+    from bot.publishing.github import Published
     from layers.evidence import RunReport
 
 SCHEMA = "fvec.publish/1"
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> Outcome:
     """Publish every results folder; the exit code is 0 whatever became of the pull requests."""
     from bot.render import publication
 
-    publishing = _load("bot.publishing")
+    publishing = _load("bot.publishing.github")
     forge = connected(args.repository, os.environ)
     bundles = _paired(args.results, args.bundle)
     published: list[Published] = []
@@ -101,7 +101,7 @@ def of_run(
     """
     try:
         forge = connected(args.repository, environ)
-        publishing = _load("bot.publishing")
+        publishing = _load("bot.publishing.github")
         published: list[Published] = publishing.publish_results(results, args.path, forge)
     except FvecError as error:
         argv = ["fvec", "publish", str(results), "--repository", args.repository]
@@ -176,8 +176,8 @@ def _paired(results: Sequence[Path], bundles: Sequence[Path]) -> Mapping[Path, P
 
 def _unbundle(root: Path, bundle: Path, results: Path) -> None:
     """Take the branches that the results are about out of a bundle."""
-    from bot import claims
     from bot.github import commits
+    from bot.publishing import claims
 
     branches = claims.read(results).branches
     if branches:

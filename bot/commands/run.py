@@ -132,7 +132,7 @@ def _credentials_aside() -> Iterator[Mapping[str, str]]:
 
 def run_options(module: ModuleType, args: argparse.Namespace, out: Path) -> RunOptions:
     """Return the engine's options from the arguments; `measure` has fewer."""
-    from bot.publish import open_local
+    from bot.publishing.local import open_local
     from layers.base import LayerName
 
     layers = getattr(args, "layer", None)

@@ -16,10 +16,10 @@ from pathlib import Path, PurePosixPath
 
 from bot.github.scratch import local_only, scratch, take_over
 from bot.wake.policy import KNOWLEDGE
-from layers import git
 from layers.errors import InvalidInput, Location, ToolFailed
-from layers.patches import MOST_BYTES
-from layers.paths_gate import guarded
+from layers.gates.paths import guarded
+from layers.repository import git
+from layers.repository.patches import MOST_BYTES
 
 MOST_COMMITS = 64
 MOST_FILES = 200  # that one commit changes; and folders that hold them, counted at every level

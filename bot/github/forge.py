@@ -24,9 +24,9 @@ from bot.github.errors import Forbidden
 from bot.render import check as checks
 from bot.render import publication as rendering
 from knowledge import yamlfile
-from layers import git
 from layers.errors import InvalidInput
 from layers.manifest import MANIFEST_PATH, Manifest
+from layers.repository import git
 
 if TYPE_CHECKING:
     from bot.github.replies import Pull
@@ -71,7 +71,7 @@ class Standing:
 class GitHubForge:
     """Pull requests of one repository at GitHub; never merges.
 
-    `bot.publishing.publish_results` is what a finished run is published with.
+    `bot.publishing.github.publish_results` is what a finished run is published with.
     """
 
     name: Final = "github"

@@ -23,10 +23,11 @@ from bot.github.repository import marker
 from bot.github.scratch import scratch, take_over
 from bot.github.transport import Moved
 from bot.render import knowledge_pull as rendering
-from layers import git, learning
 from layers.errors import InvalidInput, ToolFailed
-from layers.learning import KNOWLEDGE_BRANCH
-from layers.stack import Stack
+from layers.loop import learning
+from layers.loop.learning import KNOWLEDGE_BRANCH
+from layers.repository import git
+from layers.repository.stack import Stack
 
 if TYPE_CHECKING:
     from bot.github.repository import Repository
@@ -175,7 +176,7 @@ def _merged(desk: Desk, local: str, commits: list[str]) -> str | None:
 
 
 def _check_is_ours(bare: Path, there: str) -> None:
-    """Refuse to push to a branch that somebody else made, as `layers.learning` does locally."""
+    """Refuse to push to a branch that somebody else made, as `layers.loop.learning` does locally."""
     ours = (f"--committer={git.BOT_EMAIL}", "--fixed-strings", "-1")
     if not git.git(bare, "rev-list", *ours, there):
         raise InvalidInput(

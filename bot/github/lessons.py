@@ -2,7 +2,7 @@
 
 A commit of a run changes nothing of a card but its findings. So it is not its lines that are merged
 into what people and other runs committed meanwhile, but the findings, once more, card by card
-(`layers.learning.refine`): in place, and nothing is overwritten. A card that cannot take its
+(`layers.loop.learning.refine`): in place, and nothing is overwritten. A card that cannot take its
 findings is left to a person. They then lie beside the cards in a file of their own that no run reads:
 `CARD-COMMIT.yaml.unmerged`.
 """
@@ -23,11 +23,12 @@ from knowledge.cards import CookbookCard, FactCard, Finding
 from knowledge.refine import merge_findings
 from knowledge.store import Cards, builtin_directory, card_files, load_card, load_cards
 from knowledge.yamlfile import YamlError
-from layers import git, learning
 from layers.base import Edit
 from layers.errors import InvalidInput, Location
-from layers.learning import KNOWLEDGE_BRANCH
-from layers.stack import Stack
+from layers.loop import learning
+from layers.loop.learning import KNOWLEDGE_BRANCH
+from layers.repository import git
+from layers.repository.stack import Stack
 
 REFERENCE = f"refs/heads/{KNOWLEDGE_BRANCH}"
 UNMERGED = ".yaml.unmerged"
@@ -141,7 +142,7 @@ class _Shelf:
 
     @classmethod
     def read(cls, desk: Desk, folder: Path) -> _Shelf:
-        """Read the cards of a folder that `layers.learning` names."""
+        """Read the cards of a folder that `layers.loop.learning` names."""
         root = folder.parents[len(PurePosixPath(desk.folder).parts) - 1]
         shelf = cls(root, folder, {}, {}, {})
         for path in filter(shelf.is_plain, card_files(folder)):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from layers import git
+from layers.repository import git
 
 # Slips of old versions of git, which many a long history holds and which do no harm.
 _FORGIVEN = ("badTimezone", "missingSpaceBeforeDate", "zeroPaddedFilemode")

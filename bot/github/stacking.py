@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 from bot.render import check as checks
 from bot.render import publication as rendering
-from layers import git, paths_gate
+from layers.gates import paths as paths_gate
 from layers.manifest import MANIFEST_PATH, Manifest
+from layers.repository import git
 
 if TYPE_CHECKING:
     from bot.github.archive import Publication

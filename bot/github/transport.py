@@ -29,9 +29,9 @@ from bot.github.errors import (
 from bot.github.scratch import as_environment, scratch, take_over
 from bot.render.redact import redact
 from bot.render.text import one_line
-from layers import git
 from layers.errors import InvalidInput
 from layers.programs import SYSTEM_PATH, kill_group
+from layers.repository import git
 
 if TYPE_CHECKING:
     from bot.github.auth import Credentials

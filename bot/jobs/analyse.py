@@ -21,13 +21,13 @@ from bot.jobs.context import JobResult, Refusal
 from bot.jobs.measuring import Measurement
 from bot.jobs.pulls import is_ours
 from bot.jobs.records import Pull, line
-from bot.publishing import Published, publish_results
+from bot.publishing.github import Published, publish_results
 from bot.render import check
 from bot.render.dashboard import State as Standing
 from bot.wake import versions
-from layers import git
 from layers.errors import FvecError, InvalidInput
 from layers.evidence import Verdict
+from layers.repository import git
 
 if TYPE_CHECKING:
     from bot.jobs.context import Context

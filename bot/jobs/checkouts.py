@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.github.commits import TooManyChanges, changes, sizes_bytes
-from layers import git
 from layers.errors import InvalidInput, ToolFailed
-from layers.patches import MOST_BYTES, MOST_FILES
 from layers.programs import exclusive
+from layers.repository import git
+from layers.repository.patches import MOST_BYTES, MOST_FILES
 
 if TYPE_CHECKING:
     from bot.jobs.context import Home

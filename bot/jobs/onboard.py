@@ -19,9 +19,9 @@ from bot.jobs import checkouts, measuring
 from bot.jobs.context import JobResult, JobState, own_program
 from bot.render import onboarding
 from bot.wake.policy import ONBOARDING
-from layers import git
 from layers.errors import FvecError, InvalidInput, ToolFailed
 from layers.manifest import MANIFEST_PATH
+from layers.repository import git
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from bot.jobs.pulls import Subject, difference, is_ours, pinned
 from layers.errors import InvalidInput
 from layers.evidence import EvidenceFile
 from layers.manifest import MANIFEST_PATH
-from layers.patches import MOST_BYTES
+from layers.repository.patches import MOST_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bot.jobs import checkouts, measuring
 from bot.jobs.context import Home
-from layers import git
+from layers.repository import git
 
 if TYPE_CHECKING:
     from bot.github.repository import Repository

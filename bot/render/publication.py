@@ -20,7 +20,7 @@ from bot.render.terminal import plain_table
 from bot.render.text import code, one_line
 
 if TYPE_CHECKING:
-    from bot.publishing import Published
+    from bot.publishing.github import Published
     from layers.evidence import EvidenceFile
 
 COMMANDS = (

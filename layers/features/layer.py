@@ -24,7 +24,7 @@ from layers.features.codemod import Codemod, File
 from layers.features.codemods.table import CODEMODS
 from layers.features.files import read_files
 from layers.features.sites import Found, refusals, sites
-from layers.profiler import CONVERSION, LOOKUP
+from layers.profile.profiler import CONVERSION, LOOKUP
 
 SHOWN_REFUSALS = 3
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layers.errors import ToolFailed
-from layers.salting import Salt, Salter
+from layers.traffic.salting import Salt, Salter
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -68,7 +68,7 @@ class Bench:
     block_requests: int
     events: Events
     on_block: Callable[[Block], None]
-    # Both are found on the unmodified stack, by `layers.calibrate`.
+    # Both are found on the unmodified stack, by `layers.trial.calibrate`.
     fresh: Fresh | None = None  # None: blocks send the recording itself
     ceilings: Ceilings | None = None
     start_seed: int = 0  # of the order in which the arms of launches are started

@@ -34,7 +34,7 @@ from layers.measure.records import (
     RESPONSES_FILE,
     SPANS_FILE,
 )
-from layers.traffic import Traffic
+from layers.traffic.recorded import Traffic
 from layers.triton.client import MAX_RESPONSE_BYTES
 
 GENERATOR = Path(__file__).with_name("generator.py")

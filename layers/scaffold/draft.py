@@ -14,14 +14,15 @@ import numpy as np
 from tritonclient.grpc import model_config_pb2
 
 from knowledge import yamlfile
-from layers import git, traffic
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.manifest import MANIFEST_PATH, Manifest, TrafficSection
+from layers.repository import git
 from layers.scaffold import generator, inputs, manifest, models, needs, script, vocabulary
 from layers.scaffold.checkout import Checkout
 from layers.scaffold.entry import Certainty, Choice
 from layers.scaffold.inputs import Input
 from layers.scaffold.models import Model, Repository
+from layers.traffic import recorded as traffic
 from layers.triton.requirements import HINT
 
 TRAFFIC_BYTES = 1 << 26  # of all requests, as far as there are MIN_REQUESTS

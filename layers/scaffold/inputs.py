@@ -18,7 +18,7 @@ from layers.scaffold.entry import Certainty
 from layers.scaffold.generator import png
 from layers.scaffold.models import Message, Model
 from layers.scaffold.vocabulary import Vocabulary, generic, match, tokens
-from layers.traffic import InputSpec, input_specs
+from layers.traffic.recorded import InputSpec, input_specs
 
 Draw = tuple[Any, ...]
 Dims = tuple[int | str, ...]

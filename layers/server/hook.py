@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from layers.profiler import CONVERSION
+from layers.profile.profiler import CONVERSION
 from layers.server.sites import utilities_import, utilities_name
 
 PACKAGE = "fvec_native"

@@ -23,7 +23,7 @@ from layers.base import (
     StackView,
 )
 from layers.evidence import Iteration, LocalGain
-from layers.profiler import CONVERSION, SERVER_MODULE
+from layers.profile.profiler import CONVERSION, SERVER_MODULE
 from layers.server import local_gain, sites
 from layers.server.hook import PACKAGE, hooked
 

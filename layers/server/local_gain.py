@@ -15,7 +15,7 @@ from layers.base import StackView
 from layers.errors import InvalidInput
 from layers.evidence import LocalGain
 from layers.programs import ONE_THREAD, Command, run_logged, scrubbed_environment
-from layers.traffic import Traffic, decode
+from layers.traffic.recorded import Traffic, decode
 
 NATIVE = Path(__file__).parent / "native"
 STRINGS = 2000  # per tensor: one for each candidate of a large request

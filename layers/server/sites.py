@@ -10,7 +10,7 @@ from libcst import matchers as m
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from layers.base import StackView
-from layers.profiler import CONVERSION
+from layers.profile.profiler import CONVERSION
 from layers.triton import pbtxt
 
 UTILS = "triton_python_backend_utils"

@@ -18,7 +18,7 @@ from knowledge.store import builtin_directory, load_cards
 from layers.base import Edit, Ground, Hotspot, Hypothesis, Layer, LayerName, Profile, StackView
 from layers.evidence import HypothesisRecord, Iteration, Verdict
 from layers.manifest import Manifest
-from layers.profiler import CONVERSION, LOOKUP, SERVER_MODULE
+from layers.profile.profiler import CONVERSION, LOOKUP, SERVER_MODULE
 from layers.registry import LAYERS
 
 MODEL = "models/prep/1/model.py"

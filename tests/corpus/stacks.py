@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from layers import calibrate, equivalence, session
+from layers import session
 from layers.events import Silent
 from layers.evidence import JudgeReport
 from layers.judge import JudgeOptions, judge_patch
+from layers.trial import calibrate, equivalence
 from tests.corpus.cases import StackCase
 
 TINY_STACK = Path(__file__).parents[1] / "tiny_stack"

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from layers import calibrate, equivalence, instruments, session
+from layers import session
+from layers.loop import instruments
 from layers.measure.sustained import Budget
+from layers.trial import calibrate, equivalence
 from layers.triton.environment import ServerEnvironment
 
 

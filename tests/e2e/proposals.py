@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot import results
-from bot.publish import open_local
+from bot.publishing.local import open_local
 from knowledge.cards import Card, Finding
 from layers import findings
 from layers.base import (

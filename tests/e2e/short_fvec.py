@@ -12,8 +12,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bot import cli
-from layers import calibrate, equivalence, instruments, run, session
+from layers import run, session
+from layers.loop import instruments
 from layers.measure.sustained import Budget
+from layers.trial import calibrate, equivalence
 from tests.e2e.proposals import FEATURES, SEARCHED, Proposals, replaced
 
 

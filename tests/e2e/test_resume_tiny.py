@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from bot.publish import open_local
-from layers import journal
+from bot.publishing.local import open_local
 from layers.errors import Inconclusive
 from layers.events import Silent
 from layers.evidence import Verdict
-from layers.report import blocks_of
+from layers.loop.report import blocks_of
+from layers.record import journal
 from layers.run import RunOptions, run
 from tests.e2e import proposals
 from tests.e2e.proposals import FEATURES, Proposals, git, replaced

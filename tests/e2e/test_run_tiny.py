@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from bot import cli
-from layers import journal, report
 from layers.base import Edit, StackView
 from layers.errors import Inconclusive
 from layers.evidence import EvidenceFile, RunReport, Verdict
+from layers.loop import report
+from layers.record import journal
 from tests.e2e import proposals
 from tests.e2e.proposals import FEATURES, RANKER, Proposals, git, replaced, run_with, state_of
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from bot import results
-from bot.publish import open_local
+from bot.publishing.local import open_local
 from bot.render import plots
-from layers import instruments
 from layers.base import LayerName
 from layers.events import Silent
 from layers.evidence import EvidenceFile
+from layers.loop import instruments
 from layers.registry import LAYERS
 from layers.run import RunOptions, run
 from tests.github.fake_github import FakeGitHub

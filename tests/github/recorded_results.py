@@ -20,8 +20,8 @@ from bot.github.auth import TokenCredentials
 from bot.github.client import connect
 from bot.github.forge import GitHubForge
 from bot.github.transport import Remote
-from bot.publishing import Published, publish_results
-from layers import git
+from bot.publishing.github import Published, publish_results
+from layers.repository import git
 from tests.github.fake_github import FakeGitHub
 
 FIRST = "fvec/features/lookups-one-pass-features"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bot.github.commits import MOST_BUNDLE_BYTES, fetch_bundle
-from layers import git
 from layers.errors import InvalidInput, ToolFailed
+from layers.repository import git
 from tests.github_remote import commit, plain_git
 
 BRANCH, OTHER, KNOWLEDGE = "fvec/features/a-ads", "fvec/server/b-ads", "fvec/knowledge"

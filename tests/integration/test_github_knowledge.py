@@ -15,8 +15,8 @@ from bot.github.repository import Repository, marker
 from bot.github.transport import Moved, Remote
 from knowledge import yamlfile
 from knowledge.cards import CookbookCard, Finding
-from layers import git
 from layers.errors import InvalidInput
+from layers.repository import git
 from tests.github.fake_github import FakeGitHub, Link
 from tests.github_remote import checkout_of, commit, plain_git, remote_of
 from tests.passing_time import PassingTime

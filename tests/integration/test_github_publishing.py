@@ -10,9 +10,9 @@ from bot.github.client import connect
 from bot.github.forge import GitHubForge
 from bot.github.stacking import restack
 from bot.github.transport import Remote
-from bot.publishing import publish_results, recorded
-from layers import git
+from bot.publishing.github import publish_results, recorded
 from layers.evidence import EvidenceFile, RunReport
+from layers.repository import git
 from tests.github.fake_github import FakeGitHub
 from tests.github.recorded_results import (
     CLOCK,

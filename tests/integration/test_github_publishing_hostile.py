@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bot import claims
 from bot.github.repository import MOST_BODY
-from layers import git
+from bot.publishing import claims
 from layers.errors import InvalidInput
+from layers.repository import git
 from tests.github.fake_github import FakeGitHub
 from tests.github.recorded_results import (
     EVIDENCE,

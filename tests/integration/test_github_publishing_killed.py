@@ -9,7 +9,7 @@ from bot.github.auth import TokenCredentials
 from bot.github.client import connect
 from bot.github.forge import GitHubForge
 from bot.github.transport import Remote
-from bot.publishing import publish_results
+from bot.publishing.github import publish_results
 from tests.github.fake_github import Exchange, FakeGitHub
 from tests.github.recorded_results import (
     CLOCK,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bot.publishing import publish_results
+from bot.publishing.github import publish_results
 from tests.github.fake_github import FakeGitHub
 from tests.github.recorded_results import (
     FIRST,

@@ -21,8 +21,8 @@ from bot.github.errors import (
     Unavailable,
 )
 from bot.github.transport import Moved, PushRefused, Remote, TimedOut
-from layers import git
 from layers.errors import InvalidInput, ToolFailed
+from layers.repository import git
 from tests.github.fake_github import FakeGitHub
 from tests.github_remote import checkout_of, commit, plain_git, remote_of
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from layers.repository.stack import Stack
 from layers.sandbox.box import Sandbox
 from layers.scaffold import plan
-from layers.stack import Stack
-from layers.traffic import Traffic
+from layers.traffic.recorded import Traffic
 from layers.triton.environment import ServerEnvironment
 from layers.triton.server import Deployment
 from tests.init_repositories import put

@@ -20,7 +20,7 @@ from layers.measure.checks import Limits
 from layers.measure.launch import Bench, DoesNotServe, Launch
 from layers.measure.load import LoadGenerator
 from layers.sandbox.box import Sandbox
-from layers.traffic import Traffic
+from layers.traffic.recorded import Traffic
 from layers.triton.environment import ServerEnvironment
 
 pytestmark = pytest.mark.triton

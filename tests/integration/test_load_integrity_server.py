@@ -18,9 +18,7 @@ import numpy as np
 import psutil
 import pytest
 
-from layers import memory_probe
 from layers.base import ChangeClass
-from layers.equivalence import Sequential, timed
 from layers.errors import Inconclusive, ToolFailed
 from layers.events import Silent
 from layers.evidence import Block
@@ -33,7 +31,9 @@ from layers.measure.fresh import Fresh
 from layers.measure.launch import Bench, DoesNotServe, Launch
 from layers.measure.load import LoadGenerator
 from layers.measure.records import UNANSWERED
-from layers.salting import SALTS, Salter
+from layers.traffic.salting import SALTS, Salter
+from layers.trial import memory_probe
+from layers.trial.equivalence import Sequential, timed
 from tests.grpc_peer import CPUS, ModelPeer, peer, record, response
 
 # The machine of the tests is not quiet; what is under test here lies with the load.

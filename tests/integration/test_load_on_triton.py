@@ -9,11 +9,11 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from layers import traffic as traffic_files
 from layers.measure.blocks import BlockContext, rate_block, work_block
 from layers.measure.checks import Limits
 from layers.measure.load import LoadGenerator
-from layers.traffic import Requests, Traffic, decode_response
+from layers.traffic import recorded as traffic_files
+from layers.traffic.recorded import Requests, Traffic, decode_response
 from tests.grpc_peer import CPUS, show
 
 pytestmark = pytest.mark.triton

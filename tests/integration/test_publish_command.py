@@ -8,7 +8,7 @@ import pytest
 
 from bot import cli
 from bot.github import api
-from layers import git
+from layers.repository import git
 from tests.github.fake_github import FakeGitHub
 from tests.github.recorded_results import FIRST, SECOND, Ran, kinds, publish
 from tests.survival import world

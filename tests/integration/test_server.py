@@ -18,9 +18,9 @@ from google.protobuf import text_format
 from tritonclient.grpc import service_pb2
 
 from layers.base import StackView
-from layers.environment_record import hardware
 from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.manifest import SandboxMode, SandboxSection
+from layers.record.environment_record import hardware
 from layers.sandbox.box import Sandbox
 from layers.triton.environment import ServerEnvironment
 from layers.triton.guard import SHARED_MEMORY
@@ -317,7 +317,7 @@ from pathlib import Path
 from layers.base import StackView
 from layers.manifest import SandboxSection
 from layers.sandbox.box import Sandbox
-from layers.stack import Stack
+from layers.repository.stack import Stack
 from layers.triton.environment import ensure
 from layers.triton.server import Deployment
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.publish import open_local
+from bot.publishing.local import open_local
 from bot.render import pull_request
 from layers.base import LayerName
 from layers.errors import InvalidInput, JournalMismatch

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from bot.publish import open_local
-from layers import calibrate, equivalence, integrity, session
+from bot.publishing.local import open_local
+from layers import session
 from layers.base import Candidate, ChangeClass, Edit, Hypothesis, LayerName
 from layers.events import Silent
 from layers.evidence import Iteration, NoiseFloor
+from layers.loop.wiring import verifier_of
 from layers.measure import launch, stats
 from layers.measure.checks import Limits
 from layers.session import RunOptions, open_session, settled
-from layers.wiring import verifier_of
+from layers.trial import calibrate, equivalence, integrity
 from tests.e2e.proposals import (
     FEATURES,
     RANKER,
@@ -148,7 +149,7 @@ def test_a_memo_of_whole_requests_is_seen_before_anything_is_timed(judge):
 
 
 def test_a_memo_gains_nothing_in_timed_blocks(judge, monkeypatch):
-    monkeypatch.setattr("layers.verify.REQUESTS", 0)  # no probe: the blocks have to do it
+    monkeypatch.setattr("layers.trial.verify.REQUESTS", 0)  # no probe: the blocks have to do it
     found = judge({FEATURES: [(EXECUTE, MEMO)]})
     assert found.verdict.value in ("rejected", "inconclusive")
     assert found.looks[0].estimate < 1.2, found.looks
@@ -225,7 +226,7 @@ def test_an_approximation_is_held_to_the_business_metric(judge, factor, gate):
 def test_an_approximation_that_answers_zeros_only_while_it_is_timed_fails_its_metric(
     judge, monkeypatch
 ):
-    monkeypatch.setattr("layers.business_metric.LEAST_REQUESTS", 60)  # one launch has them
+    monkeypatch.setattr("layers.trial.business_metric.LEAST_REQUESTS", 60)  # one launch has them
     later = LATER.replace("> 160", "> 400").format(change="score = score * np.float32(0)")
     found = judge({RANKER: [(SCORE, later)]}, "approximate")
     gates = {g.name: (g.result.value, g.reason) for g in found.gates}

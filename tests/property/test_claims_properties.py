@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot import claims
-from bot.claims import CHANGE_BRANCH, Claims
 from bot.github.commits import check_own_branch
+from bot.publishing import claims
+from bot.publishing.claims import CHANGE_BRANCH, Claims
 from layers.errors import InvalidInput
 from tests.github.recorded_results import Ran
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layers.errors import InvalidInput
-from layers.git import checked_path
+from layers.repository.git import checked_path
 
 PARTS = st.one_of(
     st.sampled_from(["..", ".", "", ".git", ".GIT", ".github", "models", "link", "a.py", "~"]),

@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2
 
-from layers import traffic
 from layers.errors import InvalidInput
 from layers.manifest import TrafficSection
-from layers.tensors import decode, decode_response, encode
-from layers.traffic import Traffic
+from layers.traffic import recorded as traffic
+from layers.traffic.recorded import Traffic
+from layers.traffic.tensors import decode, decode_response, encode
 from tests.grpc_peer import request
 
 SECTION = TrafficSection(requests="requests.bin", arrivals="arrivals.csv")

@@ -29,11 +29,12 @@ import pytest
 from pydantic import BaseModel
 
 from bot import cli, results
-from bot.publish import open_local
+from bot.publishing.local import open_local
 from bot.render import plots
-from layers import environment_record, instruments, journal
 from layers.base import LayerName
 from layers.events import Silent
+from layers.loop import instruments
+from layers.record import environment_record, journal
 from layers.registry import LAYERS
 from layers.run import RunOptions, run
 from tests.survival import world

@@ -1,6 +1,6 @@
 """A run whose measurements are those of a recorded run; everything else is real.
 
-`Replayed` stands where the live instruments do (`layers.instruments`): deployments, blocks, load
+`Replayed` stands where the live instruments do (`layers.loop.instruments`): deployments, blocks, load
 tests and the total come from a recording. Git, worktrees, rewrites, journal, forge, cards and
 locks are the product's own. A candidate gets what the recorded candidate of the same card and
 model got; one that the recording does not know gets what a rejected one got.
@@ -18,17 +18,18 @@ from datetime import date
 from pathlib import Path
 from typing import ClassVar
 
-from layers import git, instruments
-from layers.answers import CalibrationAnswer, ProfileAnswer, TotalAnswer
 from layers.base import Candidate, Ground, Layer, StackView
 from layers.events import Events
 from layers.evidence import Block, Environment, Iteration, Look, StackRecord, Verdict
-from layers.journal import Entry
-from layers.report import kept
-from layers.results_folder import prepared
+from layers.loop import instruments
+from layers.loop.report import kept
+from layers.record.answers import CalibrationAnswer, ProfileAnswer, TotalAnswer
+from layers.record.journal import Entry
+from layers.record.results_folder import prepared
+from layers.repository import git
+from layers.repository.stack import Stack
 from layers.session import RunOptions
-from layers.stack import Stack
-from layers.trial import hypothesis_record
+from layers.trial.trial import hypothesis_record
 
 RECORDED = Path(__file__).parents[1] / "data" / "recorded" / "ads_serving.jsonl"
 STARTED_AT = "2026-01-02T03:04:05+00:00"  # of every replayed run, so that runs can be compared

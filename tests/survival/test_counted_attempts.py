@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from layers.answers import GOES_ON
-from layers.journal import read
+from layers.record.answers import GOES_ON
+from layers.record.journal import read
 from tests.survival import world
 from tests.survival.test_faults import FIRST, Place, _kill_after
 from tests.survival.test_faults import place as place

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from layers import integrity, lock
-from layers.journal import Journal, read
+from layers.record import lock
+from layers.record.journal import Journal, read
+from layers.trial import integrity
 from tests.survival import lives, replay, world
 from tests.survival.lives import End
 from tests.survival.points import Uncut

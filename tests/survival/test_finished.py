@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from layers import environment_record, integrity
+from layers.record import environment_record
+from layers.trial import integrity
 from tests.survival import world
 from tests.survival.test_faults import Place
 

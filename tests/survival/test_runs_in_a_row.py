@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.publish import open_local
+from bot.publishing.local import open_local
 from knowledge.cards import MAX_FINDINGS
 from knowledge.store import load_cards
 from layers.events import Silent

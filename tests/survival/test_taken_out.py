@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from bot.publish import open_local
+from bot.publishing.local import open_local
 from layers.events import Silent
 from layers.evidence import EvidenceFile, Verdict
 from layers.registry import LAYERS

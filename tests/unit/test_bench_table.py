@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.table import main, read, render
 from bot import results
-from bot.publish import open_local
+from bot.publishing.local import open_local
 from layers.errors import InvalidInput
 from layers.evidence import EvidenceFile, Iteration, RunReport
 from tests.golden_files import assert_golden

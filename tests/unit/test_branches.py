@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from layers.base import ChangeClass, Edit, Hypothesis, LayerName, StackView
-from layers.branches import Branches
 from layers.errors import InvalidInput, JournalMismatch
-from layers.git import BOT_EMAIL
-from layers.journal import Journal
-from layers.resume import Earlier
-from layers.stack import Stack
+from layers.loop.branches import Branches
+from layers.loop.resume import Earlier
+from layers.record.journal import Journal
+from layers.repository.git import BOT_EMAIL
+from layers.repository.stack import Stack
 from tests.survival.world import git
 from tests.unit.test_resume import HEAD
 

@@ -9,7 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from layers.business_metric import (
+from layers.manifest import CorrectnessSection
+from layers.measure.fresh import Fresh
+from layers.measure.records import RECORD
+from layers.traffic.salting import SALTS, Salter
+from layers.trial.business_metric import (
     KEPT_SETS,
     LEAST_REQUESTS,
     Remembering,
@@ -17,10 +21,6 @@ from layers.business_metric import (
     opted_in,
     scoring,
 )
-from layers.manifest import CorrectnessSection
-from layers.measure.fresh import Fresh
-from layers.measure.records import RECORD
-from layers.salting import SALTS, Salter
 from tests.grpc_peer import request
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from layers import git
 from layers.base import Candidate, Edit, StackView
-from layers.chains import Chains
-from layers.combination import Chain, check_of, published
 from layers.errors import ToolFailed
 from layers.evidence import Gate, GateResult, Verdict
-from layers.journal import Journal
-from layers.resume import Earlier
-from layers.stack import Stack
+from layers.loop.chains import Chains
+from layers.loop.combination import Chain, check_of, published
+from layers.loop.resume import Earlier
+from layers.record.journal import Journal
+from layers.repository import git
+from layers.repository.stack import Stack
 from tests.unit.test_branches import ASKED
 from tests.unit.test_combination import iteration, look
 

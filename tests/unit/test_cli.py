@@ -19,7 +19,7 @@ import pytest
 
 from bot import cli
 from bot.commands import arguments, engine
-from bot.publish import ForgePublisher
+from bot.publishing.local import ForgePublisher
 from layers.base import LayerName
 from layers.errors import Inconclusive, InvalidInput, Location, Missing, ToolFailed
 from tests.render_fixture import evidence, measure_report, plan_report, run_report

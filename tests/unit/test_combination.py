@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from layers.base import Candidate, ChangeClass, Edit, Hypothesis, LayerName, StackView
-from layers.combination import Chain, answer, combine, published, settled
 from layers.evidence import EndToEnd, HypothesisRecord, Iteration, Look, OnTop, Verdict
-from layers.git import git, pick
+from layers.loop.combination import Chain, answer, combine, published, settled
 from layers.manifest import Manifest
+from layers.repository.git import git, pick
 
 MANIFEST = Manifest.model_validate(
     {

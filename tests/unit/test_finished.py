@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from knowledge.store import builtin_directory, load_cards
-from layers import resume
-from layers.answers import Head
 from layers.base import LayerName
-from layers.journal import Entry
+from layers.loop import resume
+from layers.record.answers import Head
+from layers.record.journal import Entry
+from layers.repository.stack import Stack
 from layers.session import RunOptions
-from layers.stack import Stack
 from tests.render_fixture import run_report
 from tests.survival.world import git
 

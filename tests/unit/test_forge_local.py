@@ -7,7 +7,7 @@ import pytest
 
 from bot.forge.base import PullRequest
 from bot.forge.local import LocalForge
-from bot.publish import open_local
+from bot.publishing.local import open_local
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.evidence import EvidenceFile, PullRequestRecord
 from tests.render_fixture import evidence

@@ -7,7 +7,7 @@ import pytest
 
 from layers.errors import ToolFailed
 from layers.measure.fresh import Fresh, write_set
-from layers.salting import SALTS, UNSALTED, Salter
+from layers.traffic.salting import SALTS, UNSALTED, Salter
 from tests.grpc_peer import request
 
 REQUESTS = [request(i, rows=2 + i % 5) for i in range(20)]

@@ -10,9 +10,9 @@ import pytest
 
 from bot.github import commits
 from bot.github.commits import Change, Stored, changes, check_branch
-from layers import git
 from layers.base import Edit
 from layers.errors import InvalidInput
+from layers.repository import git
 from tests.github.git_store import BareRepository, Content, Gitlink, Link, Script
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

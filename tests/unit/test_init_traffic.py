@@ -15,8 +15,8 @@ from layers.manifest import TrafficSection
 from layers.scaffold import generator, plan, script
 from layers.scaffold.entry import Certainty
 from layers.scaffold.generator import Tables
-from layers.tensors import decode
-from layers.traffic import Traffic
+from layers.traffic.recorded import Traffic
+from layers.traffic.tensors import decode
 from tests.init_repositories import ensemble, model, put, python_model
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "config_pbtxt"

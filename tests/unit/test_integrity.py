@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from layers.integrity import Evaluator, changed
+from layers.trial.integrity import Evaluator, changed
 
 
 def evaluator(root, *protected: str, more=()) -> Evaluator:

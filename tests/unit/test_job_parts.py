@@ -17,10 +17,10 @@ from bot.jobs.context import Context, Home, own_program
 from bot.jobs.measuring import Measurement
 from bot.render.comment import Told
 from bot.wake.jobs import JobSpec
-from layers import git
 from layers.errors import Inconclusive, InvalidInput, Missing, ToolFailed
 from layers.manifest import Manifest
-from layers.patches import MOST_FILES
+from layers.repository import git
+from layers.repository.patches import MOST_FILES
 from tests.e2e.proposals import git as commit_by_hand
 from tests.github.git_store import BareRepository
 from tests.unit.test_judge_rendering import rejected

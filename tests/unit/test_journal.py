@@ -8,9 +8,9 @@ import os
 
 import pytest
 
-from layers import journal
 from layers.errors import InvalidInput, JournalBroken, Location
-from layers.journal import Entry, Journal, read
+from layers.record import journal
+from layers.record.journal import Entry, Journal, read
 from tests.render_fixture import run_report
 
 AT = "2026-01-02T03:04:05.678+00:00"

@@ -13,13 +13,14 @@ from knowledge.cards import Finding
 from knowledge.refine import merge_findings
 from knowledge.store import builtin_directory, load_cards
 from knowledge.yamlfile import YamlError
-from layers import git, learning
 from layers.base import Ground, LayerName
 from layers.errors import InvalidInput
 from layers.evidence import Iteration, Verdict
+from layers.loop import learning
+from layers.loop.sampling import Past
 from layers.registry import LAYERS
-from layers.sampling import Past
-from layers.stack import Stack
+from layers.repository import git
+from layers.repository.stack import Stack
 from tests.render_fixture import accepted_iteration
 from tests.unit.test_loop import hypothesis
 

@@ -18,12 +18,12 @@ from knowledge.cards import CookbookCard
 from knowledge.refine import merge_findings
 from knowledge.store import Cards, builtin_directory, load_cards
 from knowledge.yamlfile import loads
-from layers import learning
 from layers.base import Candidate, ChangeClass, Edit, Ground, Hypothesis, LayerName, Profile
 from layers.evidence import EndToEnd, HypothesisRecord, Iteration, Noise, NoiseFloor, Verdict
-from layers.loop import LoopState, run_loop
+from layers.loop import learning
+from layers.loop.loop import LoopState, run_loop
+from layers.loop.sampling import Past, Weighed
 from layers.registry import LAYERS
-from layers.sampling import Past, Weighed
 from tests.unit.test_loop import START, Joint
 
 CALIBRATION_LAUNCHES = 2

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from layers.evidence import Block, GateResult
-from layers.load_gate import load_test
 from layers.measure.blocks import exponential_arrivals
 from layers.measure.checks import BlockFacts, Limits, VoidReason, achieved_share, percentiles, voids
 from layers.measure.launch import Recorded
 from layers.measure.records import OK, RECORD
 from layers.measure.sustained import window_of
+from layers.trial.load_gate import load_test
 
 SLO_MS = 100.0
 

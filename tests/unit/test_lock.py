@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from layers import lock
 from layers.errors import InvalidInput
-from layers.results_folder import prepared
+from layers.record import lock
+from layers.record.results_folder import prepared
 from tests.survival.world import git
 
 
@@ -48,7 +48,7 @@ def test_the_checkout_stays_clean(tiny_repo, tmp_path):
         assert git(tiny_repo, "status", "--porcelain") == ""
 
 
-OURS = "0123456789ab-1"  # how `layers.stack` names a worktree
+OURS = "0123456789ab-1"  # how `layers.repository.stack` names a worktree
 
 
 def test_worktrees_in_results_that_nobody_uses_go_and_all_others_stay(tiny_repo, tmp_path):

@@ -11,9 +11,9 @@ import pytest
 from layers.base import Candidate, ChangeClass, Edit, Hypothesis, LayerName, Profile, StackView
 from layers.errors import FvecError, InvalidInput, JournalMismatch, ToolFailed
 from layers.evidence import HypothesisRecord, Iteration, Noise, NoiseFloor, Verdict
-from layers.loop import run_loop
+from layers.loop.loop import run_loop
+from layers.loop.sampling import Past, Weighed, joined
 from layers.manifest import Manifest
-from layers.sampling import Past, Weighed, joined
 
 NOISE = Noise(work=NoiseFloor(floor_pct=2.0, pair_sd_pct=1.0, pairs=8, launches=2))
 MANIFEST = Manifest.model_validate(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from layers.evidence import GateResult
-from layers.memory_probe import REPEATS, REQUESTS, Timings, gate
+from layers.trial.memory_probe import REPEATS, REQUESTS, Timings, gate
 
 
 def timings(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
-from layers.mutations import LONG_STRING_BYTES, Mutator
-from layers.tensors import decode
+from layers.traffic.mutations import LONG_STRING_BYTES, Mutator
+from layers.traffic.tensors import decode
 from tests.grpc_peer import record
 
 

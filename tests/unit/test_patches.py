@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from layers import git, patches, paths_gate
 from layers.errors import InvalidInput
+from layers.gates import paths as paths_gate
+from layers.repository import git, patches
 
 SOURCE = Path("their.diff")
 BASE = {

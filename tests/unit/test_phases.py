@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layers.collapsed import Frame
-from layers.phases import Phase, phase_of, roles_of
+from layers.profile.collapsed import Frame
+from layers.profile.phases import Phase, phase_of, roles_of
 
 UTILS = "/server/triton_python_backend_utils.py"
 MODEL = "/stack/models/m/1/model.py"

@@ -10,11 +10,11 @@ import psutil
 import pytest
 
 from layers.base import Hotspot, LayerName, StackView
-from layers.collapsed import Frame, Sampled, parse_collapsed
 from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.manifest import Manifest
-from layers.phases import roles_of
-from layers.profiler import OwnFiles, profile, summarise
+from layers.profile.collapsed import Frame, Sampled, parse_collapsed
+from layers.profile.phases import roles_of
+from layers.profile.profiler import OwnFiles, profile, summarise
 
 ROOT = Path("/stack")
 MODEL = "/stack/models/f/1/model.py"

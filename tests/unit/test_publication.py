@@ -7,7 +7,6 @@ import pytest
 from pydantic import ValidationError
 from rich.console import Console
 
-from bot.claims import CHANGE_BRANCH
 from bot.commands.publish import document
 from bot.github.archive import (
     EvidenceBranch,
@@ -17,8 +16,9 @@ from bot.github.archive import (
     known_commits,
     publication_file,
 )
-from bot.material import without_secrets
-from bot.publishing import Published
+from bot.publishing.claims import CHANGE_BRANCH
+from bot.publishing.github import Published
+from bot.publishing.material import without_secrets
 from bot.render import publication
 from bot.render.publication import Addresses, Ties
 from layers.errors import InvalidInput

@@ -14,12 +14,12 @@ import pytest
 from benchmarks.record_noise import Session, append, checkout, no_ops, record, resumed
 from layers.errors import InvalidInput
 from layers.evidence import Verdict
-from layers.git import git
 from layers.measure.boundaries import LookPlan
 from layers.measure.intervals import at_most
 from layers.measure.recordings import RecordedLaunch, Recording, noise_of, read
 from layers.measure.resample import pool_of, resample
 from layers.measure.stats import look, noise_floor
+from layers.repository.git import git
 
 RECORDED = Path(__file__).parents[1] / "data" / "recorded" / "ads_noop.jsonl"
 RUNS = 10_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from layers import report
 from layers.errors import InvalidInput
-from layers.journal import Entry, Journal, read
+from layers.loop import report
+from layers.record.journal import Entry, Journal, read
 from tests.render_fixture import evidence, run_report
 
 REPORT = run_report()
@@ -15,7 +15,7 @@ HEAD = ("run_id", "started_at", "seed", "stack", "environment")
 
 @pytest.fixture(scope="module")
 def entries(tmp_path_factory) -> list[Entry]:
-    """The journal of the fixture's run, as `layers.stations` writes one, read back from its file."""
+    """The journal of the fixture's run, as `layers.loop.stations` writes one, read back from its file."""
     path = tmp_path_factory.mktemp("run") / "journal.jsonl"
     opened, data = Journal(path), REPORT.model_dump(mode="json")
     opened.append("run_started", {**{name: data[name] for name in HEAD}, "base_branch": "main"})

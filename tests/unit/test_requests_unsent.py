@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
-from layers import calibrate, equivalence
-from layers.business_metric import Remembering
-from layers.equivalence import Unsent, content
 from layers.events import Silent
 from layers.measure.fresh import Fresh
-from layers.mutations import Mutator
-from layers.salting import SALTS, UNSALTED, Salter
-from layers.tensors import decode, encode
-from layers.traffic import Requests, Traffic, write
+from layers.traffic.mutations import Mutator
+from layers.traffic.recorded import Requests, Traffic, write
+from layers.traffic.salting import SALTS, UNSALTED, Salter
+from layers.traffic.tensors import decode, encode
+from layers.trial import calibrate, equivalence
+from layers.trial.business_metric import Remembering
+from layers.trial.equivalence import Unsent, content
 from tests.grpc_peer import request
 
 WIDE = [request(i, rows=8 + i % 3) for i in range(24)]

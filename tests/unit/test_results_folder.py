@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from bot.results import kept_out_of_git, write_judgement
 from layers.errors import InvalidInput
-from layers.journal import Journal
-from layers.results_folder import CLEARED, DOCUMENTS, MARKER, finished, in_use, prepared
+from layers.record.journal import Journal
+from layers.record.results_folder import CLEARED, DOCUMENTS, MARKER, finished, in_use, prepared
 from tests.survival.world import git
 
 RUN_ID = "0123456789ab"

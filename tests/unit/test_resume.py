@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from layers.answers import Budget, CommitAnswer, CommitIntent
 from layers.errors import JournalMismatch, Location
-from layers.journal import Entry
-from layers.resume import Earlier, refined_since
-from layers.stack import Stack
+from layers.loop.resume import Earlier, refined_since
+from layers.record.answers import Budget, CommitAnswer, CommitIntent
+from layers.record.journal import Entry
+from layers.repository.stack import Stack
 from tests.render_fixture import run_report
 from tests.survival.world import git
 

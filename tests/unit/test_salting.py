@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
-from layers.mutations import candidate_axes
-from layers.salting import SALTS, SHRINK, UNSALTED, Salt, Salter, shrunk, take_raw
-from layers.tensors import decode, encode
+from layers.traffic.mutations import candidate_axes
+from layers.traffic.salting import SALTS, SHRINK, UNSALTED, Salt, Salter, shrunk, take_raw
+from layers.traffic.tensors import decode, encode
 
 KINDS = {
     "price": "FP32",

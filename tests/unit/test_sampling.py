@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from layers.base import ChangeClass, Hypothesis, LayerName
 from layers.evidence import Verdict
-from layers.sampling import Past, Skipped, choose_layer, joined, layer_chances, rank
+from layers.loop.sampling import Past, Skipped, choose_layer, joined, layer_chances, rank
 
 FEATURES, SERVER, CONFIG = LayerName.FEATURES, LayerName.SERVER, LayerName.CONFIG
 SHARES = {FEATURES: 0.6, SERVER: 0.3, CONFIG: 0.1}

@@ -20,13 +20,13 @@ from layers.base import (
     StackView,
 )
 from layers.manifest import Manifest
-from layers.profiler import CONVERSION
+from layers.profile.profiler import CONVERSION
+from layers.repository.stack import Stack
 from layers.sandbox.box import Sandbox
 from layers.server.hook import hooked
 from layers.server.layer import ServerLayer
 from layers.server.local_gain import NATIVE, summarise
-from layers.stack import Stack
-from layers.traffic import decode_response
+from layers.traffic.recorded import decode_response
 from layers.triton.client import Client
 from layers.triton.environment import ServerEnvironment
 from layers.triton.server import Deployment

@@ -12,10 +12,10 @@ import pytest
 
 from layers.base import Edit
 from layers.errors import FvecError, InvalidInput, ToolFailed
-from layers.git import checked_path
+from layers.repository.git import checked_path
+from layers.repository.stack import Stack, build_log
 from layers.sandbox.base import Ending
 from layers.sandbox.box import LimitReached, Sandbox
-from layers.stack import Stack, build_log
 
 MODEL = "models/tiny_ranker/1/model.py"
 

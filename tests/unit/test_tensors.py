@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
-from layers.tensors import decode, decode_response, encode
+from layers.traffic.tensors import decode, decode_response, encode
 from tests.grpc_peer import request
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
-from layers import equivalence
 from layers.base import ChangeClass
 from layers.errors import ToolFailed
 from layers.gates.correctness import compare
 from layers.measure.records import RECORD
+from layers.trial import equivalence
 
 
 def response(values: np.ndarray, name: str = "score", datatype: str = "FP32") -> bytes:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from layers.base import Edit, Hypothesis, LayerName, StackView
 from layers.errors import InvalidInput
-from layers.sampling import joined
-from layers.stack import Stack
-from layers.together import Together
+from layers.loop.sampling import joined
+from layers.loop.together import Together
+from layers.repository.stack import Stack
 from tests.unit.test_loop import hypothesis
 
 NAME = "models/notes.txt"

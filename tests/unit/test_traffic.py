@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tritonclient.grpc import model_config_pb2, service_pb2
 
-from layers import traffic
 from layers.errors import InvalidInput
 from layers.manifest import TrafficSection
-from layers.traffic import InputSpec, Traffic
+from layers.traffic import recorded as traffic
+from layers.traffic.recorded import InputSpec, Traffic
 from tests.grpc_peer import request
 
 SECTION = TrafficSection(requests="requests.bin", arrivals="arrivals.csv")

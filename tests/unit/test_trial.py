@@ -1,4 +1,4 @@
-"""A trial's record, and the gates of `layers.verify` that need no server."""
+"""A trial's record, and the gates of `layers.trial.verify` that need no server."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from layers.errors import Inconclusive, InvalidInput, Missing, ToolFailed
 from layers.events import Silent
 from layers.evidence import Block, Gate, GateResult, NoiseFloor, Pair, Verdict
 from layers.gates.correctness import Limits
-from layers.load_gate import load_test
+from layers.gates.paths import judging_modules, not_exercised, paths_gate, protected_files
 from layers.manifest import Manifest
 from layers.measure.launch import ARMS, MAX_VOID, DoesNotServe, Launch, MeasuredPair, Recorded
 from layers.measure.stats import LookPlan
-from layers.paths_gate import judging_modules, not_exercised, paths_gate, protected_files
 from layers.registry import LAYERS
 from layers.sandbox.base import Ending
 from layers.sandbox.box import LimitReached
-from layers.trial import Trial, TrialEnded, process_gain
-from layers.verify import Rules, Verifier
+from layers.trial.load_gate import load_test
+from layers.trial.trial import Trial, TrialEnded, process_gain
+from layers.trial.verify import Rules, Verifier
 
 MODEL = "models/m/1/model.py"
 MANIFEST = Manifest.model_validate(

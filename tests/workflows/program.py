@@ -30,7 +30,8 @@ def _hurry() -> None:
 
 
 def _replay() -> None:
-    from layers import instruments, registry
+    from layers import registry
+    from layers.loop import instruments
     from tests.survival.replay import Recording, Remembered, opener
 
     class OfRecorded(Remembered):

@@ -27,7 +27,7 @@ from layers.features.codemods.vocabulary.vocabulary_shapes import LookUp
 from layers.features.editing import Change, Edits, add_imports
 from layers.features.sites import Found, Refusal, Site
 from layers.features.source import Source
-from layers.profiler import CONVERSION
+from layers.profile.profiler import CONVERSION
 
 PACKAGE = "fvec_vocabulary"
 _SERVER = "triton_python_backend_utils"

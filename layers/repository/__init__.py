@@ -1,0 +1,1 @@
+"""The serving repository: git, patches, its stack at a commit, what its builds leave."""

@@ -1,0 +1,1 @@
+"""Recorded traffic: requests and arrivals, tensors in them, changed copies of them."""

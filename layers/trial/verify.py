@@ -1,0 +1,393 @@
+"""The stations between a candidate and its verdict, in order.
+
+    paths -> build -> [launch 1] serves -> correctness, memory, metric -> looks (launches of pairs)
+          -> local gain -> [fresh launch] commit gate at the SLO -> four fresh pairs -> accepted
+
+Every station either lets the trial go on or ends it with a verdict and a reason code. The parent
+draws the inputs after the candidate was written and compares every timed output.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from layers.base import Candidate, Layer, StackView
+from layers.errors import FvecError, Inconclusive, InvalidInput, ToolFailed
+from layers.evidence import EndToEnd, Gate, GateResult, Iteration, Look, NoiseFloor, Verdict
+from layers.gates.correctness import Comparison, Limits, compare
+from layers.gates.paths import judging_modules, not_exercised, paths_gate, protected_files
+from layers.gates.referee import Referee
+from layers.measure import stats
+from layers.measure.launch import Bench, DoesNotServe, Launch, MeasuredPair
+from layers.measure.load import LoadResult
+from layers.sandbox.box import LimitReached
+from layers.trial import equivalence, integrity, memory_probe
+from layers.trial.business_metric import (
+    LEAST_REQUESTS,
+    PER_PAIR,
+    PER_SEGMENT,
+    UnderLoad,
+    Values,
+    opted_in,
+    scoring,
+)
+from layers.trial.load_gate import load_test
+from layers.trial.memory_probe import REQUESTS, Timings
+from layers.trial.trial import Trial, TrialEnded, process_gain
+
+__all__ = ["Rules", "Verifier", "protected_files"]
+
+COMMIT_REQUESTS = 1000  # of the recording, per arm: the least that a p99 is printed for
+COMMIT_SEGMENTS = 4
+CONFIRM_PAIRS = 4
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a verdict rests on besides the measurement: fixed before the first candidate."""
+
+    noise: NoiseFloor
+    plan: stats.LookPlan
+    limits: Limits
+    reproducible: frozenset[str]  # outputs that the baseline repeats bit for bit under load
+    protected: tuple[str, ...]  # evaluator files of the repository: manifest, traffic, referee
+
+
+class Verifier:
+    """Judges candidates against one stack; owns inputs, clock, tolerance and verdict."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        rules: Rules,
+        build: Callable[[StackView], None],
+        referee: Callable[[StackView], Referee] | None,
+        on_look: Callable[[Look], object],
+        *,
+        metric: Callable[[StackView], Referee] | None = None,
+    ) -> None:
+        """`build` prepares a worktree for serving; `referee` opens the float64 reference.
+
+        `on_look` receives every look as it is taken; `metric` opens the business metric.
+        """
+        self._bench = bench
+        self._rules = rules
+        self._build = build
+        self._referee = referee
+        self._on_look = on_look
+        self._metric = metric
+        self._under_load: UnderLoad | None = None  # of the trial under way, if an approximation
+
+    def verify(
+        self, candidate: Candidate, layer: Layer | None, baseline: StackView, n: int
+    ) -> Iteration:
+        """Return the iteration with the verdict and all that led to it.
+
+        Without a layer it ends once paths, build and correctness have passed: no gain is measured.
+        A trial during which a file of the evaluator changed is `failed`, whatever it found.
+        """
+        trial = Trial(n, candidate)
+        patched = StackView(
+            candidate.worktree, candidate.commit, baseline.manifest, baseline.server_python
+        )
+
+        def stations() -> None:
+            with ExitStack() as undo:
+                self._stations(trial, layer, baseline, patched, undo)
+
+        return self._judged(trial, baseline, stations)
+
+    def remeasure(
+        self, candidate: Candidate, without: StackView, end: StackView, n: int
+    ) -> Iteration:
+        """Measure an accepted change again: a stack with it against the same stack without it.
+
+        By the looks alone, every timed output compared; what it was accepted for stays as it is.
+        """
+        trial = Trial(n, candidate)
+        return self._judged(trial, without, lambda: self._looks(trial, without, end))
+
+    def _judged(self, trial: Trial, baseline: StackView, stations: Callable[[], None]) -> Iteration:
+        started = time.monotonic()
+        evaluator = self._evaluator(baseline)
+        before = evaluator.digests()
+        end = self._end_of(stations)
+        altered = integrity.changed(before, evaluator.digests())
+        if altered:
+            end = TrialEnded(Verdict.FAILED, "evaluator_changed", ", ".join(altered))
+        unseen = not_exercised(trial.candidate.edit.files, baseline.manifest)
+        repeated = self._bench.fresh.warning() if self._bench.fresh else None
+        trial.warnings += filter(None, [unseen, repeated])
+        return trial.iteration(end, time.monotonic() - started)
+
+    def _end_of(self, stations: Callable[[], None]) -> TrialEnded:
+        """Run the stations; return how the trial ended."""
+        try:
+            stations()
+        except TrialEnded as ended:
+            return ended
+        except DoesNotServe as error:
+            return TrialEnded(Verdict.REJECTED, error.reason, error.message)
+        except Inconclusive as error:
+            return TrialEnded(Verdict.INCONCLUSIVE, "machine_too_noisy", error.message)
+        except FvecError as error:
+            return TrialEnded(Verdict.FAILED, "tool_failed", error.message)
+        return TrialEnded(Verdict.ACCEPTED, "gain_confirmed")
+
+    def _evaluator(self, baseline: StackView) -> integrity.Evaluator:
+        """Return the files that this verdict rests on; the traffic in use is the first base's."""
+        used = self._bench.load.traffic.requests.path
+        return integrity.Evaluator.of(baseline.root, self._protected(baseline), [used])
+
+    def _protected(self, baseline: StackView) -> tuple[str, ...]:
+        """Return what no candidate may touch: the rules' files, and what judges are made of."""
+        return (*self._rules.protected, *judging_modules(baseline.manifest, baseline.root))
+
+    def _stations(
+        self,
+        trial: Trial,
+        layer: Layer | None,
+        baseline: StackView,
+        patched: StackView,
+        undo: ExitStack,
+    ) -> None:
+        """Run the stations in order; TrialEnded leaves early. `undo` closes what a trial needs."""
+        requirements = baseline.manifest.stack.requirements
+        trial.pass_or_end(paths_gate(trial.candidate, self._protected(baseline), requirements))
+        self._class_gate(trial)
+        self._build_candidate(patched)
+        self._under_load = None
+        if trial.approximate and self._metric is not None:
+            process, traffic = self._metric(baseline), self._bench.load.traffic
+            self._under_load = undo.enter_context(scoring(process, self._bench.fresh, traffic))
+        with self._launch(trial, 1, baseline, patched) as launch:
+            self._correctness(trial, launch, baseline)
+            if layer is None:
+                return
+            self._measure(trial, launch)
+        self._looks(trial, baseline, patched)
+        self._local(trial, layer, baseline, patched)
+        with self._launch(trial, len(trial.launches) + 1, baseline, patched) as launch:
+            self._commit_gate(trial, launch)
+            self._confirm(trial, launch)
+        self._metric_under_load(trial, last=True)
+
+    def _metric_under_load(self, trial: Trial, *, last: bool) -> None:
+        """Hold an approximation's timed answers to the metric; before the `last` time to fail only."""
+        if self._under_load is None:
+            return
+        margin = self._bench.manifest.correctness.approximate_margin
+        if margin is None:
+            return
+        gate = self._under_load.values.gate(margin, "metric under load")
+        if last or gate.result is GateResult.FAIL:
+            trial.pass_or_end(gate)
+
+    def _launch(self, trial: Trial, number: int, base: StackView, patched: StackView) -> Launch:
+        self._bench.events.phase(
+            f"candidate {trial.n}", f"{trial.candidate.edit.summary}: launch {number}"
+        )
+        return Launch(
+            self._bench, number, base, patched, f"candidate-{trial.n}", warnings=trial.warnings
+        )
+
+    def _class_gate(self, trial: Trial) -> None:
+        """Refuse an approximation where the manifest does not opt in to it."""
+        if trial.approximate and not opted_in(self._bench.manifest.correctness):
+            raise TrialEnded(Verdict.REJECTED, "approximate_not_allowed")
+
+    def _build_candidate(self, patched: StackView) -> None:
+        """Build the candidate; its own failure to build is a verdict, the baseline's is not."""
+        try:
+            self._build(patched)
+        except LimitReached as error:
+            raise TrialEnded(Verdict.REJECTED, error.reason.value, error.message) from error
+        except (InvalidInput, ToolFailed) as error:
+            raise TrialEnded(Verdict.REJECTED, "build_failed", error.message) from error
+
+    def _correctness(self, trial: Trial, launch: Launch, baseline: StackView) -> None:
+        """Compare outputs of recorded, new and mutated requests; some against the referee.
+
+        An approximation is held to its metric instead, over the recorded and the new ones.
+        """
+        rng = np.random.default_rng(secrets.randbits(128))  # nothing that a candidate can foresee
+        traffic = self._bench.load.traffic
+        recorded, mutated = equivalence.probes(traffic, rng)
+        unsent = equivalence.Unsent(traffic, self._bench.fresh, rng)
+        timings = Timings()
+        with ExitStack() as undo:
+            values = None
+            if self._under_load is not None:
+                values = Values(self._under_load.values.process)
+                recorded += unsent.draw(LEAST_REQUESTS - len(recorded))
+            referee = undo.enter_context(self._referee(baseline)) if self._referee else None
+            observe = values.observe if values else None
+            sequential = equivalence.Sequential(launch, referee, observe)
+
+            def answers() -> Iterable[equivalence.Compared]:
+                yield from sequential.answers(recorded, refereed=equivalence.REFEREED)
+                sequential.observe = None
+                yield from sequential.answers(mutated)
+                unsent.add(mutated)
+                new = unsent.draw(REQUESTS)
+                yield from sequential.repeated(new, timings, rng, REQUESTS)
+
+            self._compare_probes(trial, sequential, answers())
+            trial.pass_or_end(memory_probe.gate(timings, REQUESTS))
+            margin = self._bench.manifest.correctness.approximate_margin
+            if values is not None and margin is not None:
+                trial.pass_or_end(values.gate(margin))
+
+    def _compare_probes(
+        self,
+        trial: Trial,
+        sequential: equivalence.Sequential,
+        answers: Iterable[equivalence.Compared],
+    ) -> None:
+        """Compare what both arms answered to the probes, refusals included."""
+        comparison = self._compare(trial, answers, timed=False)
+        trial.equivalence.extend(comparison.rows)
+        trial.outputs_compared += sequential.answered
+        trial.pass_or_end(sequential.gate())
+        for gate in comparison.gates:
+            trial.pass_or_end(gate)
+
+    def _measure(self, trial: Trial, launch: Launch) -> None:
+        """Measure one launch's pairs and verify every timed output of them."""
+        wanted = self._rules.plan.pairs_per_launch
+        measured = [self._verified(trial, pair) for pair in launch.pairs(wanted)]
+        logs = [float(np.log(one.pair.throughput_ratio)) for one in measured]
+        alone = stats.outlying_pair(logs, self._rules.noise)
+        if alone is not None:
+            void = measured.pop(alone).pair
+            line = (
+                f"pair {void.pair} of launch {void.launch} stood alone at "
+                f"{void.throughput_ratio:.3f} times: it is void and was measured again"
+            )
+            trial.warnings.append(line)
+            self._bench.events.note(line)
+            measured += [self._verified(trial, pair) for pair in launch.pairs(1)]
+        pairs = [one.pair for one in measured]
+        trial.block_cpu.extend(one.blocks for one in measured)
+        trial.pairs.extend(pairs)
+        trial.launches.append(pairs)
+        self._bench.events.progress(len(pairs), wanted, "pairs of blocks")
+        self._metric_under_load(trial, last=False)
+
+    def _verified(self, trial: Trial, measured: MeasuredPair) -> MeasuredPair:
+        """Compare every output of a measured pair, then return it."""
+        results = measured.results
+        self._verify_timed(trial, results["baseline"], results["candidate"], PER_PAIR)
+        return measured
+
+    def _compare(
+        self, trial: Trial, answers: Iterable[equivalence.Compared], *, timed: bool
+    ) -> Comparison:
+        """Compare outputs; only the probes are answered by the referee too."""
+        return compare(
+            answers,
+            trial.candidate.hypothesis.change_class,
+            self._rules.limits,
+            self._rules.reproducible,
+            referee_required=not timed,
+        )
+
+    def _verify_timed(
+        self, trial: Trial, baseline: LoadResult, candidate: LoadResult, scored: int
+    ) -> None:
+        """Compare every output of two timed blocks; score up to `scored` of an approximation's."""
+        comparison = self._compare(trial, equivalence.timed(baseline, candidate), timed=True)
+        trial.outputs_compared += baseline.completed
+        passed = all(gate.result is GateResult.PASS for gate in comparison.gates)
+        if passed and self._under_load is not None:
+            self._under_load.score(baseline, candidate, equivalence.outputs, scored)
+        for result in (baseline, candidate):
+            result.discard()
+        for gate in comparison.gates:
+            if gate.result is not GateResult.PASS:
+                trial.pass_or_end(gate.model_copy(update={"name": f"timed {gate.name}"}))
+
+    def _looks(self, trial: Trial, baseline: StackView, patched: StackView) -> None:
+        """Look after 1, 2, 4, 8 launches; go on only inside the re-measuring band."""
+        for k in self._rules.plan.looks:
+            while len(trial.launches) < k:
+                number = len(trial.launches) + 1
+                with self._launch(trial, number, baseline, patched) as launch:
+                    self._measure(trial, launch)
+            look = stats.look(stats.by_launch(trial.pairs), self._rules.noise, self._rules.plan)
+            trial.looks.append(look)
+            self._on_look(look)
+            if look.decision == "accept":
+                trial.gates.append(_gain_gate(GateResult.PASS, look.reason, trial))
+                return
+            if look.decision == "reject":
+                trial.pass_or_end(_gain_gate(GateResult.FAIL, look.reason, trial))
+        trial.pass_or_end(_gain_gate(GateResult.INCONCLUSIVE, trial.looks[-1].reason, trial))
+
+    def _local(self, trial: Trial, layer: Layer, baseline: StackView, patched: StackView) -> None:
+        """Take the layer's own measurement, else the CPU of the changed model's process."""
+        trial.local = layer.verify(trial.candidate, baseline, patched) or process_gain(trial)
+        if trial.local is not None and trial.local.ci[1] < 1:
+            detail = f"{trial.local.what}: {trial.local.speedup:.3g} times"
+            trial.pass_or_end(
+                Gate(name="local", result=GateResult.FAIL, reason="locally_slower", detail=detail)
+            )
+
+    def _commit_gate(self, trial: Trial, launch: Launch) -> None:
+        """Replay recorded traffic open loop on the full stack; a regression there discards."""
+        traffic = self._bench.load.traffic
+        count = min(COMMIT_REQUESTS, len(traffic.order))
+        recorded = launch.recorded(
+            traffic.order[:count], traffic.arrivals_s[:count], COMMIT_SEGMENTS
+        )
+        for old, new in zip(
+            recorded.results["baseline"], recorded.results["candidate"], strict=True
+        ):
+            self._verify_timed(trial, old, new, PER_SEGMENT)
+        trial.load_test, gate = load_test(
+            recorded, self._bench.manifest.slo.p99_ms, traffic.rate, count
+        )
+        trial.pass_or_end(gate)
+
+    def _confirm(self, trial: Trial, launch: Launch) -> None:
+        """Measure four fresh pairs: the gain that is printed. It must be positive."""
+        for measured in launch.pairs(CONFIRM_PAIRS):
+            trial.confirm.append(self._verified(trial, measured).pair)
+            self._bench.events.progress(len(trial.confirm), CONFIRM_PAIRS, "confirming pairs")
+        logs = [float(np.log(pair.throughput_ratio)) for pair in trial.confirm]
+        gain = stats.confirm(logs, self._rules.noise)
+        cpu = stats.ratio_ci([pair.cpu_ratio for pair in trial.confirm])
+        p99_ratio = trial.load_test.p99_ratio if trial.load_test else None
+        trial.end_to_end = EndToEnd(
+            throughput_ratio=gain.ratio,
+            ci=gain.ci,
+            cpu_ratio=cpu.ratio,
+            cpu_ci=cpu.ci,
+            p99_ratio=p99_ratio,
+            pairs=len(trial.confirm),
+        )
+        positive = gain.ratio > 1
+        trial.pass_or_end(
+            Gate(
+                name="confirm",
+                result=GateResult.PASS if positive else GateResult.FAIL,
+                reason="gain_confirmed" if positive else "gain_not_confirmed",
+                detail=f"{gain.ratio:.3f} times in {gain.n} fresh pairs",
+            )
+        )
+
+
+def _gain_gate(result: GateResult, reason: str, trial: Trial) -> Gate:
+    look = trial.looks[-1]
+    detail = (
+        f"{look.estimate:.3f} times ({look.ci[0]:.3f} to {look.ci[1]:.3f}) after {look.k} launches, "
+        f"{look.pairs} pairs; gain {look.gain:.1%} against a floor of {look.floor:.1%}, "
+        f"z {look.z:.1f} against {look.boundary:.1f}"
+    )
+    return Gate(name="gain", result=result, reason=reason, detail=detail)
