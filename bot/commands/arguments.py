@@ -57,6 +57,13 @@ def shard(text: str) -> Shard:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def shards(text: str) -> int:
+    """Return how many jobs each layer of a run is shared out to; 0 is one job for all of it."""
+    if not re.fullmatch(r"\d{1,2}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 99")
+    return int(text)
+
+
 def not_negative(text: str) -> float:
     """Return a finite number that is zero or more."""
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from dataclasses import asdict
 from functools import partial
@@ -40,18 +39,12 @@ def add(commands: arguments.Commands) -> None:
     parser.add_argument(
         "--shards",
         metavar="N",
-        type=_shards,
+        type=arguments.shards,
         help="of --matrix: jobs for each layer (default: 1), fewer where the manifest's "
         "budget.candidates would not leave each one to try; 0: one job for the whole run",
     )
     arguments.add_run_options(parser)
     parser.set_defaults(handler=run, check=partial(_check, parser))
-
-
-def _shards(text: str) -> int:
-    if not re.fullmatch(r"\d{1,2}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 99")
-    return int(text)
 
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

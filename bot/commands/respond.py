@@ -1,6 +1,6 @@
 """`fvec respond`: one event of GitHub Actions, answered without a service.
 
-fvec respond --plan --event FILE --name EVENT [--repository OWNER/NAME] [--out DIR]
+fvec respond --plan --event FILE --name EVENT [--repository OWNER/NAME] [--out DIR] [--shards N]
     For the job that decides; reads GitHub only. FILE is $GITHUB_EVENT_PATH by default, EVENT
     $GITHUB_EVENT_NAME, OWNER/NAME $GITHUB_REPOSITORY. Appends to the file $GITHUB_OUTPUT:
         kind     none | refused | analyse | recreate | rerun | judge | help | onboard | freshen
@@ -9,13 +9,21 @@ fvec respond --plan --event FILE --name EVENT [--repository OWNER/NAME] [--out D
         number   of the pull request, or empty
         layers   comma-separated, or empty for those of the manifest
         class    change class of `judge`, or empty
-        job      one line of JSON, for the environment of the report: FVEC_JOB
+        matrix   the jobs that measure, as `fvec plan --matrix` prints them; or empty
+        job      one line of JSON, for the environment of the commands below: FVEC_JOB; empty where
+                 nothing is left to be done
     Writes to DIR what is measured: evidence.json and patch.diff (verify), patch.diff (judge).
+fvec respond --heard
+    For the job that says that the job in FVEC_JOB is measured now: a reaction to the comment, and a
+    check run in progress that links to the workflow's run.
 fvec respond --report [RESULTS...] [--bundle FILE]... [--stack CHECKOUT]
     For the job that writes; the job is in FVEC_JOB. RESULTS are the folders that measuring jobs
     left, with a bundle of branches beside each that ran `fvec run`; none where nothing was
-    measured. In place of a report a folder may hold error.json: what a command that ended by an
-    error printed with --json.
+    measured. The folder around RESULTS is called by the job of the matrix, fvec-measured-NAME. In
+    place of a report RESULTS may hold error.json: what a command that ended by an error printed
+    with --json.
+fvec respond --dropped
+    For after it: where --heard was said and nothing came of it, so is that.
 fvec respond --event FILE --name EVENT [--dry-run]
     All of it here. --dry-run reads GitHub only, and prints what would be measured and written.
 """
@@ -62,6 +70,14 @@ def add(commands: arguments.Commands) -> None:
         "--plan", action="store_true", help="decide, and say what is to be measured; reads only"
     )
     mode.add_argument(
+        "--heard", action="store_true", help="say that the job in $FVEC_JOB is measured now"
+    )
+    mode.add_argument(
+        "--dropped",
+        action="store_true",
+        help="say that nothing came of the job in $FVEC_JOB, unless something did",
+    )
+    mode.add_argument(
         "--report",
         metavar="RESULTS",
         type=Path,
@@ -74,6 +90,14 @@ def add(commands: arguments.Commands) -> None:
     _add_event(parser)
     parser.add_argument(
         "--out", metavar="DIR", type=Path, help="with --plan: where the measuring job's input goes"
+    )
+    parser.add_argument(
+        "--shards",
+        metavar="N",
+        type=arguments.shards,
+        default=0,
+        help="with --plan: jobs for each layer of a run, as `fvec plan --matrix` shares it out, or "
+        "one for all of it where that cannot be done (default: 0, one)",
     )
     parser.add_argument(
         "--bundle",
@@ -120,13 +144,16 @@ def run(args: argparse.Namespace) -> Outcome:
 
     with _folder(args.work) as work, shown_on(sys.stderr) as progress:
         place: Place = actions.open_place(os.environ, args.repository, work, progress)
+        order = os.environ.get("FVEC_JOB", "")
+        if args.heard or args.dropped:
+            say = actions.heard if args.heard else actions.dropped
+            return _ended({}, say(place, order))
         if args.report is not None:
-            order = os.environ.get("FVEC_JOB", "")
             result = actions.report(place, order, args.report, args.bundle, args.stack)
             return _ended({}, result)
         event = _event(actions, args, place)
         if args.plan:
-            planned = actions.plan(place, event, args.out)
+            planned = actions.plan(place, event, args.out, args.shards)
             _write_outputs(planned.outputs(), os.environ)
             return _planned(planned)
         if args.dry_run:

@@ -58,7 +58,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class CheckRun:
-    """A check run; `external_id` is the name that we gave it."""
+    """A check run; `external_id` is the name that we gave it, `details_url` the page of it."""
 
     id: int
     name: str
@@ -67,6 +67,7 @@ class CheckRun:
     status: str
     conclusion: str | None
     url: str
+    details_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +315,7 @@ class CheckRunReply(Reply):
             status=self.status,
             conclusion=self.conclusion,
             url=self.html_url or "",
+            details_url=self.details_url or "",
         )
 
 

@@ -207,6 +207,11 @@ class Repository(Contents):
         path = self._path("check-runs", str(there.id))
         return self._api.repeat(lambda: self._api.send("PATCH", path, CheckRunReply, wanted)).data()
 
+    def check_run_exists(self, head_sha: str, name: str, external_id: str) -> CheckRun | None:
+        """Return our check run `name` with `external_id` on a commit, the last one made."""
+        there = self._check_run(head_sha, name, external_id)
+        return there.data() if there is not None else None
+
     def dashboard(self, title: str, body: str) -> int:
         """Return the number of our one dashboard issue, which says `body` now.
 

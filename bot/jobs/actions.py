@@ -1,7 +1,9 @@
 """The same jobs without a service, as GitHub Actions runs them: decided, measured and told apart.
 
-plan     decides and writes what the measuring job needs; reads only
+plan     decides, shares a run out and writes what the measuring jobs need; reads only
+heard    says that it is measured: a reaction, and a check run in progress
 report   does the rest of the job, with what was measured as outside input
+dropped  takes the check run out of progress, where nothing came to be reported
 respond  all of it in one process; or, dry, what all of it would be
 """
 
@@ -10,10 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,21 +25,37 @@ from bot.github.client import Client, connect
 from bot.github.errors import RateLimited, Unavailable
 from bot.github.repository import Repository
 from bot.github.transport import Remote
-from bot.jobs import decide, helping, pulls, runner, serving
+from bot.jobs import (
+    analyse,
+    checkouts,
+    decide,
+    helping,
+    manifests,
+    pulls,
+    runner,
+    serving,
+    underway,
+)
 from bot.jobs.analyse import Shard
 from bot.jobs.context import Context, JobResult, Refusal, Superseded
 from bot.jobs.decide import Surroundings
 from bot.jobs.dry import DryRepository
 from bot.jobs.measuring import Measurement
-from bot.wake import events
+from bot.wake import commands, events
 from bot.wake.hours import told
 from bot.wake.jobs import Id, JobSpec
 from bot.wake.policy import Decision, Sleep, Wake
+from layers.base import LayerName
 from layers.errors import FvecError, InvalidInput, Location, Missing
 from layers.events import Events, Silent
+from layers.manifest import MANIFEST_PATH
+from layers.shards import MOST_SHARDS, Job, matrix
 
 MOST_EVENT_BYTES = 25 * 2**20
+ARTIFACT = "fvec-measured-"  # what the workflow calls the folder that a measuring job left
 _RUN = re.compile(r"[0-9]{1,20}")
+_HELP = commands.Command("help")  # the least that may be asked for
+JobName = Annotated[str, Field(pattern=r"^[a-z0-9-]{1,60}\Z")]
 
 
 class Refused(BaseModel):
@@ -51,17 +69,21 @@ class Refused(BaseModel):
 
 
 class Order(BaseModel):
-    """What one workflow job hands to the next, as one line of JSON: a job, or a refusal."""
+    """What one workflow job hands to the next, as one line of JSON: a job, or a refusal.
+
+    `shards` are the names of the measuring jobs whose results belong to it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     job: JobSpec | None = None
     refused: Refused | None = None
+    shards: tuple[JobName, ...] = Field(default=(), max_length=MOST_SHARDS * len(LayerName))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One repository, and a folder to work in."""
+    """One repository, and a folder to work in; `address` is the page of the workflow's run."""
 
     client: Client
     repository: Repository
@@ -69,6 +91,7 @@ class Place:
     work: Path
     attempt_of: str
     events: Events
+    address: str = ""
 
     def context(self, spec: JobSpec) -> Context:
         """Return what a job is done with."""
@@ -90,6 +113,7 @@ class Planned:
     decision: Decision
     order: Order
     wanted: Measurement | None = None
+    jobs: Sequence[Job] = ()  # that measure it
     unprepared: str = ""  # why nothing is measured, where something was to be
 
     @property
@@ -110,6 +134,7 @@ class Planned:
             "number": str(job.number) if job and job.number else "",
             "layers": ",".join(wanted.layers) if wanted else "",
             "class": wanted.change_class or "" if wanted else "",
+            "matrix": _one_line({"include": [asdict(one) for one in self.jobs]}) if wanted else "",
             "job": "" if nothing else _one_line(self.order.model_dump(mode="json")),
         }
 
@@ -126,15 +151,18 @@ def open_place(
         raise Missing("no repository is named", hint="--repository OWNER/NAME")
     credentials = Credentials.from_environment(environ)
     client = connect(credentials)
-    server = server_url(environ)
+    there = f"{server_url(environ).rstrip('/')}/{name}"
     run = environ.get("GITHUB_RUN_ID", "")
+    if not _RUN.fullmatch(run):
+        run = ""
     return Place(
         client,
         client.repository(check_repository(name)),
-        Remote(f"{server.rstrip('/')}/{name}.git", credentials),
+        Remote(f"{there}.git", credentials),
         work,
-        run if _RUN.fullmatch(run) else "",
+        run,
         events or Silent(),
+        f"{there}/actions/runs/{run}" if run else "",
     )
 
 
@@ -161,16 +189,19 @@ def read_event(path: Path, name: str, repository: str) -> events.Event | None:
     return replace(event, repository=repository)
 
 
-def plan(place: Place, event: events.Event | None, out: Path | None = None) -> Planned:
-    """Decide what follows, and write what the measuring job needs to `out`. GETs only.
+def plan(
+    place: Place, event: events.Event | None, out: Path | None = None, shards: int = 0
+) -> Planned:
+    """Decide what follows, and write what the measuring jobs need to `out`. GETs only.
 
-    A pull request of a fork is measured by no workflow. Raises GitHubError.
+    `shards` are the jobs that each layer of a run is shared out to, as `layers.shards.matrix` says
+    it. A pull request of a fork is measured by no workflow. Raises GitHubError.
     """
     if event is None:
         return Planned(Sleep("an event that fvec does not use"), Order())
     decision = _decided(place, event)
     if isinstance(decision, Sleep):
-        return Planned(decision, _refusal(event, decision))
+        return Planned(decision, _refusal(place, event, decision))
     order = Order(job=decision.spec)
     try:
         subject = runner.prepare(place.context(decision.spec))
@@ -182,9 +213,32 @@ def plan(place: Place, event: events.Event | None, out: Path | None = None) -> P
         return Planned(decision, order)
     if isinstance(subject, pulls.Subject) and subject.fork:
         return Planned(decision, order, unprepared="a fork's pull request")
+    jobs = _shared(subject, shards)
+    spec = decision.spec
+    if spec.sha is None:  # the report has to be about the commit that is measured
+        spec = spec.model_copy(update={"sha": subject.wanted.sha})
+    order = Order(job=spec, shards=tuple(job.name for job in jobs))
     if out is not None:
         subject.wanted.write(out)
-    return Planned(decision, order, subject.wanted)
+    return Planned(decision, order, subject.wanted, jobs)
+
+
+def heard(place: Place, order_text: str) -> JobResult:
+    """Show that the job that `plan` ordered is measured now, with the address of this run.
+
+    Raises InvalidInput for an order that holds no job of this repository, and GitHubError.
+    """
+    underway.begin(place.context(_ordered(place, read_order(order_text))), place.address)
+    return JobResult("done", "it was said that this is measured")
+
+
+def dropped(place: Place, order_text: str) -> JobResult:
+    """Say that nothing is reported of the job that `plan` ordered, unless something was.
+
+    Raises as `heard` does.
+    """
+    underway.drop(place.context(_ordered(place, read_order(order_text))), place.address)
+    return JobResult("done", "nothing is said to be measured any more")
 
 
 def report(
@@ -196,19 +250,19 @@ def report(
 ) -> JobResult:
     """Do what is left of the job that `plan` ordered; see `bot.jobs.runner.report`.
 
-    A bundle belongs to the results that lie beside it. Raises InvalidInput for an order that is
-    none or of another repository, and as `runner.perform` does.
+    A bundle belongs to the results that lie beside it; the folder that holds both is called by
+    the job that left them. Raises InvalidInput for an order that is none or of another repository,
+    and as `runner.perform` does.
     """
     order = read_order(order_text)
     if order.refused is not None:
         told_by = order.refused
         helping.refuse(place.repository, told_by.number, told_by.comment_id, told_by.why)
         return JobResult("refused", told_by.why)
-    if order.job is None or order.job.repository.lower() != place.repository.full_name.lower():
-        raise InvalidInput("the job is of another repository, or there is none")
+    context = place.context(_ordered(place, order))
     beside = {bundle.resolve().parent: bundle for bundle in bundles}
-    shards = [Shard(folder, beside.get(folder.resolve().parent)) for folder in results]
-    return runner.report(place.context(order.job), shards, checkout)
+    shards = [_left(folder, beside) for folder in results]
+    return runner.report(context, shards, checkout, expected=order.shards)
 
 
 def respond(place: Place, event: events.Event | None) -> tuple[Decision, JobResult | None]:
@@ -245,6 +299,36 @@ def read_order(text: str) -> Order:
         ) from error
 
 
+def _ordered(place: Place, order: Order) -> JobSpec:
+    """Return the job of an order; InvalidInput where it is of another repository."""
+    if order.job is None or order.job.repository.lower() != place.repository.full_name.lower():
+        raise InvalidInput("the job is of another repository, or there is none")
+    return order.job
+
+
+def _left(results: Path, beside: Mapping[Path, Path]) -> Shard:
+    """Return what one measuring job left, by the name of its folder."""
+    folder = results.resolve().parent
+    return Shard(
+        results=results, bundle=beside.get(folder), name=folder.name.removeprefix(ARTIFACT)
+    )
+
+
+def _shared(subject: analyse.Subject | pulls.Subject, shards: int) -> list[Job]:
+    """Share a run out; one job does what cannot be shared, and finds out why."""
+    layers = subject.wanted.layers
+    whole = [Job(layer=",".join(layers), shard="", name="whole")]
+    if not isinstance(subject, analyse.Subject) or shards == 0:
+        return whole
+    text = checkouts.text_at(subject.mirror, subject.wanted.sha, str(MANIFEST_PATH)) or ""
+    try:
+        manifest = manifests.parse(text.encode("utf-8", "surrogateescape"))
+        own = [name for name in manifest.layers if not layers or name in layers]
+        return matrix(manifest.budget.candidates, manifest.layers, own, shards) or whole
+    except (InvalidInput, ValueError):
+        return whole
+
+
 def _decided(place: Place, event: events.Event) -> Decision:
     """Ask the policy; what would have to wait sleeps, for a workflow cannot wait."""
     now = datetime.now(UTC)
@@ -263,8 +347,15 @@ def _decided(place: Place, event: events.Event) -> Decision:
     return decision
 
 
-def _refusal(event: events.Event, decision: Sleep) -> Order:
+def _refusal(place: Place, event: events.Event, decision: Sleep) -> Order:
+    """Return the answer to a command that is not followed; none for who may give none here.
+
+    Anybody may comment, and each answer takes a job of its own, with a token that writes.
+    """
     if not decision.answer:
+        return Order()
+    permission = place.repository.permission(event.sender)
+    if commands.who_may(_HELP, permission, is_fork=False, own_branch=False) is not None:
         return Order()
     refused = Refused(number=event.number, comment_id=event.comment_id, why=decision.why[:1000])
     return Order(refused=refused)
