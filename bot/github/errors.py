@@ -76,6 +76,9 @@ class RateLimited(GitHubError):
         self.retry_at = retry_at
 
 
+TRANSIENT = (RateLimited, Unavailable)  # worth another attempt: whoever keeps the queue decides
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One answer of GitHub: headers by their lower-case names, `data` the JSON in the body."""

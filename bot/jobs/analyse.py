@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.github.archive import Analysis, EvidenceBranch, State, folder_of
 from bot.github.commits import fetch_bundle
-from bot.github.forge import GitHubForge
+from bot.github.errors import TRANSIENT
+from bot.github.forge import CONTINUED, GitHubForge
 from bot.github.knowledge import PublishedKnowledge, publish_knowledge
 from bot.jobs import checkouts, manifests, measuring, rerun
 from bot.jobs.context import JobResult, Refusal
 from bot.jobs.measuring import Measurement
 from bot.jobs.pulls import is_ours
 from bot.jobs.records import Pull, line
-from bot.publishing.github import Published, publish_results
-from bot.render import check
+from bot.publishing.github import UP_TO_DATE, Published, publish_results
+from bot.render import check, comment
 from bot.render.dashboard import State as Standing
+from bot.render.text import inline, one_line
 from bot.wake import versions
 from layers.errors import FvecError, InvalidInput
-from layers.evidence import Verdict
+from layers.evidence import changes_of
 from layers.repository import git
 
 if TYPE_CHECKING:
@@ -53,12 +55,17 @@ _LEARNED: dict[str, Standing] = {
     "merged": "merged",
     "left": "edited",
 }
+_WORST = ("nothing", "merged", "unchanged", "updated", "opened", "closed", "left")
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one run left: its results, and a bundle of its branches where it ran elsewhere."""
+    """What one run left: its results, and a bundle of its branches where it ran elsewhere.
 
+    `name` is that of the run in the matrix, which says whose results are missing.
+    """
+
+    name: str
     results: Path
     bundle: Path | None = None
 
@@ -93,28 +100,65 @@ def prepare(context: Context) -> Subject | None:
 
 
 def report(
-    context: Context, subject: Subject, shards: Sequence[Shard], checkout: Path
+    context: Context,
+    subject: Subject,
+    shards: Sequence[Shard],
+    checkout: Path,
+    expected: Sequence[str] = (),
 ) -> JobResult:
     """Publish what runs found; a run that was shared by several runners left several shards.
 
-    `checkout` has, or gets, their commits. What one shard found is published whatever became of
-    the others. Raises the error of a shard where none has a report, InvalidInput for results that
-    do not hold together, and GitHubError.
+    `checkout` has, or gets, their commits; `expected` names the shards that were to be, where they
+    are known. What one shard found is published whatever became of the others. Raises the error
+    of a shard where nothing of any was published, RateLimited and Unavailable.
     """
-    runs: list[RunReport] = []
-    published: list[Pull] = []
-    errors: list[FvecError] = []
-    for shard in shards:
+    usable, errors = _present(shards, expected)
+    found: list[_Found] = []
+    for shard in usable:
         try:
-            run = _run_of(subject, shard)
+            found.append(_published(context, subject, shard, checkout))
+        except TRANSIENT:
+            raise
         except FvecError as error:
             errors.append(error)
-            continue
-        published += _published(context, subject, shard, run, checkout)
-        runs.append(run)
-    if not runs:
+    if not found:
         raise errors[0]
-    return _ended(context, subject, runs, published, errors)
+    return _ended(context, subject, found, errors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One run, and what became of what it found."""
+
+    run: RunReport
+    published: Sequence[Published]
+    learned: PublishedKnowledge | FvecError
+
+
+def _present(
+    shards: Sequence[Shard], expected: Sequence[str]
+) -> tuple[list[Shard], list[FvecError]]:
+    """Return the shards whose results can be used, and an error for each name whose cannot."""
+    by_name: dict[str, list[Shard]] = {name: [] for name in expected}
+    for shard in shards:
+        by_name.setdefault(shard.name, []).append(shard)
+    usable: list[Shard] = []
+    errors: list[FvecError] = []
+    for name, left in by_name.items():
+        if expected and name not in expected:
+            errors.append(_unusable(name, "is none that was asked for"))
+        elif len(left) != 1:
+            errors.append(_unusable(name, "left results twice" if left else "left no results"))
+        else:
+            usable.append(left[0])
+    return usable, errors
+
+
+def _unusable(name: str, why: str) -> InvalidInput:
+    return InvalidInput(
+        f"shard {one_line(name, 100) or 'without a name'} {why}",
+        hint="the log of its job says why; a runner may have been lost: run the workflow again",
+    )
 
 
 def _run_of(subject: Subject, shard: Shard) -> RunReport:
@@ -129,10 +173,9 @@ def _run_of(subject: Subject, shard: Shard) -> RunReport:
     return run
 
 
-def _published(
-    context: Context, subject: Subject, shard: Shard, run: RunReport, checkout: Path
-) -> list[Pull]:
+def _published(context: Context, subject: Subject, shard: Shard, checkout: Path) -> _Found:
     """Publish the pull requests and the knowledge of one run."""
+    run = _run_of(subject, shard)
     if shard.bundle is not None:
         names = [pull.branch for pull in run.pull_requests]
         names += [run.knowledge.branch] if run.knowledge.branch else []
@@ -140,33 +183,90 @@ def _published(
             fetch_bundle(checkout, shard.bundle, names)
     forge = GitHubForge(context.repository, context.remote)
     published = publish_results(shard.results, checkout, forge, recreate=subject.recreated or False)
-    learned = publish_knowledge(checkout, context.remote, context.repository, subject.branch, run)
-    return [*map(_pull, published), *_knowledge(learned)]
+    return _Found(run, published, _learned(context, subject, run, checkout))
+
+
+def _learned(
+    context: Context, subject: Subject, run: RunReport, checkout: Path
+) -> PublishedKnowledge | FvecError:
+    """Publish what a run learned; what hinders that takes nothing from the changes that it found."""
+    try:
+        return publish_knowledge(checkout, context.remote, context.repository, subject.branch, run)
+    except TRANSIENT:
+        raise
+    except FvecError as error:
+        return error
 
 
 def _ended(
-    context: Context,
-    subject: Subject,
-    runs: Sequence[RunReport],
-    published: Sequence[Pull],
-    errors: Sequence[FvecError],
+    context: Context, subject: Subject, found: Sequence[_Found], errors: Sequence[FvecError]
 ) -> JobResult:
-    """Write down that the analysis ended, and say so on its commit."""
-    last = runs[-1]
-    accepted = sum(i.verdict is Verdict.ACCEPTED for run in runs for i in run.iterations)
-    _save(context, subject, last)
-    tell(context, subject.wanted.sha, check.ended(last.conclusion, last.run_id, accepted))
-    summary = "; ".join(f"run {run.run_id}: {run.conclusion}" for run in runs)
+    """Write down that the analysis ended, and say so on its commit.
+
+    One that lacks a shard is written down as an attempt: what is missing is still to be looked at.
+    """
+    run_ids = ", ".join(dict.fromkeys(one.run.run_id for one in found))
+    conclusion = "; ".join(dict.fromkeys(one.run.conclusion for one in found))
+    failed = [line(error.message.partition("\n")[0]) for error in errors]
+    of = f"{len(errors)} of {len(errors) + len(found)} shards failed: {'; '.join(failed)}"
     if errors:
-        summary += f"; {len(errors)} of {len(errors) + len(runs)} shards left no report: "
-        summary += errors[0].message.partition("\n")[0]
+        EvidenceBranch(context.repository).note_attempt(subject.wanted.sha, context.clock(), of)
+    else:
+        _save(context, subject, run_ids, conclusion)
+    # Only what was published has evidence that was checked here.
+    accepted = sum(len(pull.iterations) for one in found for pull in one.published)
+    told = check.ended(conclusion, run_ids, accepted)
+    tell(context, subject.wanted.sha, _incomplete(told, of) if errors else told)
+    if subject.recreated is not None:
+        _answer(context, subject.recreated, found)
+    summary = "; ".join(f"run {one.run.run_id}: {one.run.conclusion}" for one in found)
+    pulls = [_pull(pull) for one in found for pull in one.published]
+    pulls += _knowledge([one.learned for one in found])
     return JobResult(
         "failed" if errors else "done",
-        summary,
+        f"{summary}; {of}" if errors else summary,
         errors[0].hint or "" if errors else "",
-        pulls=tuple({pull.branch: pull for pull in published}.values()),
+        pulls=tuple({pull.branch: pull for pull in pulls}.values()),
         commit=subject.wanted.sha,
     )
+
+
+def _incomplete(told: check.Check, of: str) -> check.Check:
+    """Return the check of an analysis some of whose shards failed."""
+    return replace(told, conclusion="neutral", summary=f"{told.summary}\n\n{inline(of, 600)}")
+
+
+def _answer(context: Context, recreated: str, found: Sequence[_Found]) -> None:
+    """Say on the pull request that was to be made anew what became of it.
+
+    Where another one goes on, `publish_results` has said so.
+    """
+    number = context.spec.number
+    known = EvidenceBranch(context.repository).publication(recreated)
+    branch = known.of_branch if known is not None else recreated
+    of_it = re.compile(rf"{re.escape(branch)}(-[0-9]{{1,2}})?")
+    became = [
+        pull
+        for one in found
+        for pull in one.published
+        if pull.iterations and of_it.fullmatch(pull.branch)
+    ]
+    if number is None or any(p.kind in UP_TO_DATE and p.number != number for p in became):
+        return
+    if not became:
+        changes = known.changes if known is not None else []
+        told = comment.not_found_again(_verdict(changes, [one.run for one in found]))
+    elif became[-1].kind in UP_TO_DATE:
+        told = comment.UP_TO_DATE
+    else:
+        told = comment.held_back(became[-1].detail)
+    context.repository.sticky_comment(number, CONTINUED, told)
+
+
+def _verdict(changes: Sequence[str], runs: Sequence[RunReport]) -> tuple[str, str] | None:
+    """Return verdict and reason of the last trial of some changes, None where there was none."""
+    trials = [trial for run in runs for trial in run.iterations if changes_of(trial) == changes]
+    return (str(trials[-1].verdict), trials[-1].reason) if trials else None
 
 
 def tell(context: Context, sha: str, told: check.Check) -> None:
@@ -235,20 +335,20 @@ def _layers_of(context: Context, branch: str) -> tuple[str, ...]:
     return (str(rerun.read_evidence(content).iteration.layer),) if content is not None else ()
 
 
-def _save(context: Context, subject: Subject, run: RunReport) -> None:
+def _save(context: Context, subject: Subject, run_id: str, conclusion: str) -> None:
     """Write down the last analysis, the same where it is written down already."""
     sha = subject.wanted.sha
     found = versions_at(subject.mirror, sha)
 
     def changed(state: State) -> State:
         old = state.analysis
-        again = old is not None and (old.sha, old.run_id) == (sha, run.run_id)
+        again = old is not None and (old.sha, old.run_id) == (sha, run_id[:60])
         at = old.at if old is not None and again else context.now()
         analysis = Analysis(
             sha=sha,
             at=at,
-            run_id=run.run_id[:60],
-            conclusion=line(run.conclusion)[:500],
+            run_id=run_id[:60],
+            conclusion=line(conclusion)[:500],
             versions=found,
         )
         return state.model_copy(update={"analysis": analysis})
@@ -266,19 +366,27 @@ def _pull(one: Published) -> Pull:
     )
 
 
-def _knowledge(learned: PublishedKnowledge) -> list[Pull]:
-    """Return what became of the pull request of what was learned; none where nothing was."""
-    if learned.state == "nothing":
+def _knowledge(learned: Sequence[PublishedKnowledge | FvecError]) -> list[Pull]:
+    """Return what became of the pull request of what was learned; none where nothing was.
+
+    Of several shards the worst counts, and what any of them could not bring into the cards.
+    """
+    errors = [one for one in learned if isinstance(one, FvecError)]
+    there = [one for one in learned if isinstance(one, PublishedKnowledge)]
+    worst = max(there, key=lambda one: _WORST.index(one.state), default=None)
+    if not errors and (worst is None or worst.state == "nothing"):
         return []
-    note = learned.why
-    if learned.conflicts:
-        note = f"{len(learned.conflicts)} cards could not take what was learned: see there"
+    conflicts = {conflict for one in there for conflict in one.conflicts}
+    notes = list(dict.fromkeys(one.why for one in there if one.why))
+    if conflicts:
+        notes.append(f"{len(conflicts)} cards could not take what was learned: see there")
+    notes += dict.fromkeys(f"not published: {error.message}" for error in errors)
     return [
         Pull(
             branch=checkouts.KNOWLEDGE,
-            state=_LEARNED[learned.state],
+            state="edited" if errors or worst is None else _LEARNED[worst.state],
             title="What runs have learned",
-            number=learned.number,
-            note=line(note),
+            number=next((one.number for one in reversed(there) if one.number), None),
+            note=line("; ".join(notes)),
         )
     ]

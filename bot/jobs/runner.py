@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from bot.github.errors import GitHubError, RateLimited, Unavailable
+from bot.github.errors import TRANSIENT, GitHubError
 from bot.jobs import (
     analyse,
     board,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from bot.jobs.context import Context
     from bot.jobs.pulls import Subject as PullSubject
 
-TRANSIENT = (RateLimited, Unavailable)  # worth another attempt: whoever keeps the queue decides
 _VERBS: dict[str, commands.Verb] = {verb: verb for verb in commands.VERBS}
 
 
@@ -73,12 +72,22 @@ def prepare(context: Context) -> analyse.Subject | PullSubject | None:
             return None
 
 
-def report(context: Context, shards: Sequence[analyse.Shard], checkout: Path | None) -> JobResult:
+def report(
+    context: Context,
+    shards: Sequence[analyse.Shard],
+    checkout: Path | None,
+    expected: Sequence[str] = (),
+) -> JobResult:
     """Do all of a job but the measuring, which was done elsewhere and left `shards`.
 
-    `checkout` has the commits of an analysis. Raises as `perform` does.
+    `checkout` has the commits of an analysis, `expected` names the shards that were to be. Raises
+    as `perform` does.
     """
-    return _finished(context, _guarded(context, lambda: _reported(context, shards, checkout)))
+
+    def work() -> JobResult:
+        return _reported(context, shards, checkout, expected)
+
+    return _finished(context, _guarded(context, work))
 
 
 def _work(context: Context) -> JobResult:
@@ -91,12 +100,15 @@ def _work(context: Context) -> JobResult:
     checkout = checkouts.check_out(subject.mirror, subject.wanted.sha, subject.branch, place)
     results = measuring.measure(context, subject.wanted, checkout)
     if isinstance(subject, analyse.Subject):
-        return analyse.report(context, subject, [analyse.Shard(results)], checkout)
+        return analyse.report(context, subject, [analyse.Shard("whole", results)], checkout)
     return judging.report(context, subject, results)
 
 
 def _reported(
-    context: Context, shards: Sequence[analyse.Shard], checkout: Path | None
+    context: Context,
+    shards: Sequence[analyse.Shard],
+    checkout: Path | None,
+    expected: Sequence[str],
 ) -> JobResult:
     _acknowledge(context)
     subject = prepare(context)
@@ -108,7 +120,7 @@ def _reported(
         return judging.report(context, subject, shards[0].results)
     place = checkout or context.folder / "checkout"
     checkouts.check_out(subject.mirror, subject.wanted.sha, subject.branch, place)
-    return analyse.report(context, subject, shards, place)
+    return analyse.report(context, subject, shards, place, expected)
 
 
 def _say_why_none(subject: analyse.Subject | PullSubject) -> NoReturn:

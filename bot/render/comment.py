@@ -21,20 +21,21 @@ if TYPE_CHECKING:
     from layers.evidence import JudgeReport
 
 KEY = "report"  # of the sticky comment with the last report
+UP_TO_DATE = "`/fvec recreate` found this pull request as the change would be made anew.\n"
 HELP = "help"  # of the one with the commands, and why the last one was refused
 MOST_EARLIER = 10  # rows
 # Characters of each: with a body of at most `body.LIMIT` they stay below GitHub's 65,536.
 _GAIN, _REASON, _LOGIN = 60, 40, 40
 COMMANDS = (
     ("/fvec rerun [SHA]", "measure the evidence of this pull request again, at its head"),
-    ("/fvec judge [CLASS] [SHA]", "hold any pull request against the same gates"),
+    ("/fvec judge [CLASS] [SHA]", "hold any pull request, a person's too, against the same gates"),
     ("/fvec recreate", "start over one of fvec's pull requests that was edited or closed"),
     ("/fvec help", "say these lines"),
 )
 WHO = (
-    "Commands are taken from people who may write to this repository. A command is the first line "
-    "of a new comment, and nothing else is in it. Of a fork the commit has to be named, by all 40 "
-    "digits. fvec never merges, and pushes to no branch but its own."
+    "Commands are taken from people who may write to this repository. A command is a new comment of "
+    "one line, with nothing else in it. Of a fork, the App judges a commit that is named by all its 40 "
+    "digits; a workflow judges none. fvec never merges, and pushes to no branch but its own."
 )
 
 
@@ -60,6 +61,7 @@ class Occasion:
     data_url: str
     claimed: bool  # one of our own pull requests: its claim was at stake
     edited: bool = False  # it holds commits that fvec did not push
+    run_again: str = ""  # the commands that measure it again, as markdown
 
 
 def report(
@@ -67,9 +69,9 @@ def report(
 ) -> str:
     """Return the comment of a report, newest of `earlier` first."""
     if isinstance(found, VerifyReport):
-        body, data = judgement.verified_body(found), "verify.json"
+        body, data = judgement.verified_body(found, occasion.run_again), "verify.json"
     else:
-        body, data = judgement.body(found), "judge.json"
+        body, data = judgement.body(found, occasion.run_again or None), "judge.json"
     parts = [_head(occasion), body.rstrip(), f"All of the data: [{data}]({occasion.data_url})."]
     if occasion.claimed:
         parts.append(NEVER_PROMOTES)
@@ -110,6 +112,23 @@ def broken(message: str, hint: str | None, commit: str, earlier: Sequence[Told] 
     return "\n\n".join([*lines, *_history(earlier)]) + "\n"
 
 
+def not_found_again(verdict: tuple[str, str] | None) -> str:
+    """Return the answer to a recreation that did not accept the change: verdict and reason."""
+    if verdict is None:
+        why = "the analysis did not come to it"
+    else:
+        why = f"{verdict[0]}, {code(verdict[1], _REASON)}: {judgement.meaning(*verdict)}"
+    return (
+        f"`/fvec recreate` did not find this change again on what is there now: {why}. The check "
+        "run of the default branch's commit says what the analysis found.\n"
+    )
+
+
+def held_back(why: str) -> str:
+    """Return the answer to a recreation whose change was accepted and is not published."""
+    return f"`/fvec recreate` found this change again and opened nothing: {inline(why, 300)}.\n"
+
+
 def help_text(refused: str = "") -> str:
     """Return the commands, after the reason why the last one was refused."""
     rows = [[code(command), what] for command, what in COMMANDS]
@@ -137,7 +156,7 @@ def _history(earlier: Sequence[Told]) -> list[str]:
         return []
     rows = [
         [
-            inline(row.at, 25),
+            numbers.moment(row.at),
             code(numbers.short(row.commit)),
             inline(row.verdict, 12),
             code(row.reason, _REASON),

@@ -123,7 +123,7 @@ def commit_edit(worktree: Path, edit: Edit) -> tuple[str, str]:
     if paths:
         git(worktree, "--literal-pathspecs", "add", "--all", "--force", "--", *paths)
     date = git(worktree, "show", "--no-patch", "--format=%cI", base).strip()
-    message = _inert(f"{edit.summary}\n\n{edit.explanation}".strip())
+    message = inert(f"{edit.summary}\n\n{edit.explanation}".strip())
     git(
         worktree,
         *("commit", "--quiet", "--no-verify", "--allow-empty", "--cleanup=verbatim"),
@@ -134,7 +134,7 @@ def commit_edit(worktree: Path, edit: Edit) -> tuple[str, str]:
     return commit, patch_between(worktree, base, commit)
 
 
-def _inert(message: str) -> str:
+def inert(message: str) -> str:
     """Return a message in which nothing mentions a person, closes an issue or skips a workflow.
 
     Names of models and texts of cards are in it, and a forge acts on what a merged commit says.
