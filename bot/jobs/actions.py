@@ -338,6 +338,7 @@ def _decided(place: Place, event: events.Event) -> Decision:
         now=now,
         serves=lambda argv: serving.ask(place.remote, place.work, place.repository, argv),
         jitter=False,
+        in_workflow=True,
     )
     decision = decide.decide(event, around)
     if isinstance(decision, Wake) and decision.not_before > now:

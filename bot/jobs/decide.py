@@ -46,6 +46,7 @@ class Surroundings:
     live_jobs: frozenset[str] = frozenset()
     serves: Callable[[Sequence[str]], bool | None] = field(default=nobody_knows)
     jitter: bool = True
+    in_workflow: bool = False  # of the repository: it measures no fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ def _commanded(event: Event, around: Surroundings) -> Decision:
         is_fork=pull is not None and not is_inside(pull, repository),
         own_branch=pull is not None and is_ours(pull, repository),
         is_bot=event.sender_is_bot,
+        in_workflow=around.in_workflow,
     )
     return Sleep(refused, answer=True) if refused else decision
 

@@ -76,11 +76,13 @@ def who_may(
     is_fork: bool,
     own_branch: bool,
     is_bot: bool = False,
+    in_workflow: bool = False,
 ) -> str | None:
     """Return why this person may not give this command here, in one line; None where they may.
 
     `permission` is what GitHub's API answers for the repository: `admin`, `maintain`, `write`,
     `triage`, `read` or `none`. `own_branch`: the head is a branch of ours in this repository.
+    `in_workflow`: a workflow of the repository follows it, and measures no fork, whoever asks.
     """
     if is_bot:
         return "commands are taken from people only"
@@ -88,6 +90,11 @@ def who_may(
         return "commands are taken from people who may write to this repository"
     if command.verb == "help":
         return None
+    if is_fork and in_workflow:
+        return (
+            "this comes from a fork, whose code a workflow would run on your runners: push the "
+            "branch to this repository and open a pull request from there"
+        )
     if command.verb in ("rerun", "recreate") and not own_branch:
         return (
             f"`{PREFIX} {command.verb}` is for pull requests that fvec opened; "

@@ -113,6 +113,17 @@ def test_a_fork_is_judged_only_at_a_named_commit():
     )
 
 
+@pytest.mark.parametrize("command", [JUDGE, Command("judge", SHA), RERUN, Command("recreate")])
+def test_in_a_workflow_the_first_answer_about_a_fork_names_what_does_work(command):
+    fork = {"is_fork": True, "own_branch": False}
+    refused = who_may(command, "admin", **fork, in_workflow=True)
+    assert refused == (
+        "this comes from a fork, whose code a workflow would run on your runners: push the branch "
+        "to this repository and open a pull request from there"
+    )
+    assert who_may(Command("help"), "write", **fork, in_workflow=True) is None
+
+
 @pytest.mark.parametrize("verb", ["rerun", "recreate"])
 def test_only_our_own_pull_requests_are_measured_again_or_started_over(verb):
     refused = who_may(Command(verb), "admin", is_fork=False, own_branch=False)
