@@ -313,6 +313,13 @@ class Environment(Record):
     bandwidth: dict[str, float] = Field(default_factory=dict)  # GB/s measured: "copy", "link"
 
 
+class Peak(Record):
+    """The busiest load and the replicas that carry it today, from the manifest."""
+
+    rate: float  # requests per second, all replicas together
+    replicas: int
+
+
 class StackRecord(Record):
     """Which serving repository, at which commit."""
 
@@ -324,6 +331,7 @@ class StackRecord(Record):
     requests: int
     candidates_mean: float | None = None
     owner: str | None = None  # who answers for the bot's pull requests, from the manifest
+    peak: Peak | None = None
 
 
 class SustainedArm(Record):
@@ -415,6 +423,7 @@ class EvidenceFile(Record):
     others: list[Iteration]  # what else the run tried, verdicts only matter
     on_top: OnTop | None = None  # the same change on top of all others that the run accepted
     moved: Moved | None = None  # where it was committed anew after the gain was measured
+    total: Total | None = None  # of the run, where it accepted this change alone
     blocks: list[Block]
     reproduce: list[str]  # argv of the command that measures again
     shard: ShardName = None

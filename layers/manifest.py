@@ -82,10 +82,20 @@ class TrafficSection(Section):
     in_flight: int = Field(default=4, ge=1, le=256, description="load of the work measure")
 
 
+class PeakSection(Section):
+    """The busiest load: what a gain means in replicas is counted from it."""
+
+    rate: float = Field(gt=0, description="requests per second at peak, all replicas together")
+    replicas: int = Field(ge=1, le=1_000_000, description="that carry it today")
+
+
 class SloSection(Section):
     """The service level objective."""
 
     p99_ms: float = Field(gt=0)
+    peak: PeakSection | None = Field(
+        default=None, description="without it a pull request counts per ten replicas"
+    )
 
 
 class ReorderLimits(Section):

@@ -28,6 +28,7 @@ from layers.evidence import (
     Block,
     Environment,
     HotspotRecord,
+    Peak,
     ProfileRecord,
     StackRecord,
 )
@@ -98,6 +99,7 @@ class Session:
             recorded_rate=self.traffic.rate,
             requests=len(self.traffic.requests),
             owner=manifest.owner,
+            peak=Peak(**manifest.slo.peak.model_dump()) if manifest.slo.peak else None,
         )
 
     @property

@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bot.github import SERVER_URL
 from layers.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -116,10 +115,10 @@ class EvidenceBranch:
         """
         return self._repository.file(_path(path), self.branch, limit_bytes=limit_bytes)
 
-    def url(self, sha: str, path: str) -> str:
-        """Return the address of a file in the commit `sha` of the branch."""
+    def url(self, server: str, sha: str, path: str) -> str:
+        """Return the address, at GitHub's `server`, of a file in the commit `sha` of the branch."""
         place = quote(_path(path), safe="/")
-        return f"{SERVER_URL}/{self._repository.full_name}/blob/{sha}/{place}?raw=true"
+        return f"{server}/{self._repository.full_name}/blob/{sha}/{place}?raw=true"
 
     def state(self) -> State:
         """Return what was done last; raises `InvalidInput` for a state that is not ours."""

@@ -136,6 +136,7 @@ class Remote:
             )
         self.url = url
         self.repository = check_repository(found["name"] or found["local"])
+        self.server = url.partition(f"/{self.repository}")[0]  # where people go, too
         self._scheme = found["scheme"] or found["plain"]
         self._credentials = credentials
 

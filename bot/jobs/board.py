@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.github.archive import EvidenceBranch
+from bot.github.archive import EvidenceBranch, folder_of
 from bot.jobs import records
 from bot.jobs.pulls import STALE
 from bot.render import dashboard
@@ -35,13 +35,17 @@ def record(context: Context, result: JobResult) -> None:
     )
     archive = EvidenceBranch(context.repository)
     before = records.runs(archive)
-    pulls = _as_they_are(context.repository, before.pulls if result.pulls is None else result.pulls)
+    pulls = _as_they_are(
+        context.repository, archive, before.pulls if result.pulls is None else result.pulls
+    )
     kept = records.with_run(before, run, pulls=pulls, onboarding=result.onboarding)
     records.save_runs(archive, kept)
     show(context.repository, kept)
 
 
-def _as_they_are(repository: Repository, pulls: Sequence[records.Pull]) -> list[records.Pull]:
+def _as_they_are(
+    repository: Repository, archive: EvidenceBranch, pulls: Sequence[records.Pull]
+) -> list[records.Pull]:
     """Return what became of pull requests, as GitHub has them now."""
     there = {pull.number: pull for pull in repository.open_pulls()}
     found = []
@@ -50,7 +54,7 @@ def _as_they_are(repository: Repository, pulls: Sequence[records.Pull]) -> list[
         if kept.number is None or state in _SETTLED:
             pass
         elif kept.number in there:
-            state = _open_state(kept, there[kept.number])
+            state = _open_state(kept, there[kept.number], archive)
         else:
             state = "merged" if repository.pull(kept.number).merged else "closed"
         note = kept.note if state == kept.state else ""
@@ -58,9 +62,12 @@ def _as_they_are(repository: Repository, pulls: Sequence[records.Pull]) -> list[
     return found
 
 
-def _open_state(kept: records.Pull, there: Pull) -> dashboard.State:
+def _open_state(kept: records.Pull, there: Pull, archive: EvidenceBranch) -> dashboard.State:
     if kept.state == "edited":
         return "edited"
+    last = records.history(archive, folder_of(there.branch)).decided(there.head_sha)
+    if last is not None and last.verdict == "rejected":
+        return "taken back"
     return "stale" if STALE in there.labels else "open"
 
 

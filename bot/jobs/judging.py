@@ -12,12 +12,14 @@ from bot.github.archive import EvidenceBranch
 from bot.jobs import measuring, records
 from bot.jobs.context import JobResult
 from bot.jobs.pulls import folder_for, pinned
-from bot.render import check, comment
+from bot.render import again, check, comment, publication
+from bot.render.again import Kept
 from layers.evidence import VerifyReport
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bot.github.replies import Pull
     from bot.github.repository import Repository
     from bot.jobs.context import Context
     from bot.jobs.pulls import Subject
@@ -32,12 +34,14 @@ def report(context: Context, subject: Subject, results: Path) -> JobResult:
     """
     found = measuring.judgement(results, subject.wanted.program, subject.patch)
     pull = pinned(context)
-    kept, address = _keep(context, subject, found)
-    _comment(context, subject, found, kept, address)
+    kept, address, run_again = _keep(context, subject, found)
+    _comment(context, subject, found, kept, (address, run_again))
+    if subject.claimed:
+        _say_in_body(context.repository, pull, kept)
     checked = (
-        check.verified(found, pull.head_sha)
+        check.verified(found, pull.head_sha, run_again)
         if isinstance(found, VerifyReport)
-        else check.judged(found, pull.head_sha, claimed=subject.claimed)
+        else check.judged(found, pull.head_sha, run_again, claimed=subject.claimed)
     )
     set_check(context.repository, pull.head_sha, checked, address)
     told = comment.told(found, "", pull.head_sha, "")
@@ -88,8 +92,11 @@ def set_check(
 
 def _keep(
     context: Context, subject: Subject, found: VerifyReport | JudgeReport
-) -> tuple[records.History, str]:
-    """Put the report on the evidence branch; return the history with it, and its address."""
+) -> tuple[records.History, str, str]:
+    """Put the report on the evidence branch, and the patch that it is about.
+
+    Returns the history with it, its address, and the commands that measure it again.
+    """
     archive = EvidenceBranch(context.repository)
     row = comment.told(found, context.now(), context.spec.sha or "", context.spec.asked_by or "")
     made = records.Report(
@@ -107,9 +114,12 @@ def _keep(
         name: found.model_dump_json(by_alias=True, indent=1).encode() + b"\n",
         records.HISTORY: records.content(kept),
     }
+    if not isinstance(found, VerifyReport):
+        files[again.JUDGED_PATCH] = subject.patch
     told = f"{context.spec.kind} of #{context.spec.number}: {found.verdict}"
     commit = archive.put(subject.folder, files, told)
-    return kept, archive.url(commit, f"{subject.folder}/{name}")
+    address = archive.url(context.remote.server, commit, f"{subject.folder}/{name}")
+    return kept, address, again.kept(found, Kept(commit, subject.folder), subject.base)
 
 
 def _comment(
@@ -117,9 +127,9 @@ def _comment(
     subject: Subject,
     found: VerifyReport | JudgeReport,
     kept: records.History,
-    address: str,
+    where: tuple[str, str],
 ) -> None:
-    spec = context.spec
+    spec, (address, run_again) = context.spec, where
     occasion = comment.Occasion(
         commit=spec.sha or "",
         measured_on=subject.base,
@@ -127,9 +137,18 @@ def _comment(
         data_url=address,
         claimed=subject.claimed,
         edited=subject.edited,
+        run_again=run_again,
     )
     text = comment.report(found, occasion, kept.earlier(context.job))
     context.repository.sticky_comment(spec.number or 0, comment.KEY, text)
+
+
+def _say_in_body(repository: Repository, pull: Pull, kept: records.History) -> None:
+    """Have the body of a pull request of ours say first whether its claim still stands."""
+    last = kept.decided(pull.head_sha)
+    if last is not None:
+        text = publication.standing(pull.body, last.verdict, last.reason, last.commit)
+        repository.update_pull(pull.number, body=text)
 
 
 def _earlier(context: Context, number: int) -> list[comment.Told]:

@@ -97,6 +97,11 @@ class History(_Kept):
             if r.job != job
         ]
 
+    def decided(self, commit: str) -> Report | None:
+        """Return the newest report at `commit` that accepted or rejected; None for none."""
+        verdicts = ("accepted", "rejected")
+        return next((r for r in self.reports if r.commit == commit and r.verdict in verdicts), None)
+
 
 Document = TypeVar("Document", bound=_Kept)
 

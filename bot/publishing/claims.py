@@ -211,6 +211,7 @@ def _check_evidence(file: Path, claim: Claim, report: RunReport) -> None:
         ("branch", iteration.branch, claim.branch),
         ("commit", iteration.commit, claim.commit),
         ("iteration", (iteration.n,), claim.iterations),
+        ("total", evidence.total or report.total, report.total),
     ):
         if found != wanted:
             raise _refused(file, f"it is about another {what} than its pull request")

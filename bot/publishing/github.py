@@ -33,6 +33,7 @@ from bot.publishing.material import Material
 from bot.render import check as checks
 from bot.render import publication as rendering
 from bot.render import pull_request
+from bot.render.again import Kept
 from bot.render.publication import Ties
 from layers.errors import InvalidInput, ToolFailed
 from layers.evidence import PullRequestRecord, RunReport, changes_of
@@ -257,7 +258,8 @@ class _Desk:
             supersedes=told.supersedes,
             recreates=standing.recreates,
         )
-        addresses = made.addresses(self.forge.archive, sha, folder_of(standing.branch))
+        kept = Kept(sha, folder_of(standing.branch))
+        addresses = made.addresses(self.forge.archive, self.forge.remote.server, kept)
         return self.forge.open_pull_request(
             PullRequest(
                 branch=standing.branch,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.render import publication as rendering
+from bot.render.again import EVIDENCE, PATCH, Kept
 from bot.render.publication import Addresses
 from bot.render.redact import redact
 from layers.evidence import EvidenceFile
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from bot.github.archive import EvidenceBranch
     from bot.publishing.claims import Claim
 
-EVIDENCE, PATCH, WHOLE = "evidence.json", "patch.diff", "body.md"
+WHOLE = "body.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +30,16 @@ class Material:
     files: Mapping[str, bytes]
     plots: Mapping[str, str]  # names of files, by the plot's name
 
-    def addresses(self, archive: EvidenceBranch, sha: str, folder: str) -> Addresses:
-        """Return where the files lie in the commit `sha` of the evidence branch."""
+    def addresses(self, archive: EvidenceBranch, server: str, kept: Kept) -> Addresses:
+        """Return where the files lie at GitHub's `server`."""
 
         def at(name: str) -> str:
-            return archive.url(sha, f"{folder}/{name}")
+            return archive.url(server, kept.commit, f"{kept.folder}/{name}")
 
         plots = {plot: at(name) for plot, name in self.plots.items()}
-        return Addresses(evidence=at(EVIDENCE), patch=at(PATCH), whole=at(WHOLE), plots=plots)
+        return Addresses(
+            evidence=at(EVIDENCE), patch=at(PATCH), whole=at(WHOLE), plots=plots, kept=kept
+        )
 
 
 def of_claim(claim: Claim) -> Material:

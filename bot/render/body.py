@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bot.render.markdown import details
 from bot.render.redact import redact
 
 LIMIT = 60_000  # characters; GitHub refuses a body of more than 65,536
@@ -17,14 +18,17 @@ _SHED = "Left out for its size: {names}. All of it is in `{data}`."
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One part of a body; `name` is what it is shed by."""
+    """One part of a body; `name` is what it is shed by. A folded one starts collapsed."""
 
     name: str
     heading: str
     body: str
+    folded: bool = False
 
     def __str__(self) -> str:
         """Return the section with its heading, if it has one."""
+        if self.folded:
+            return details(self.heading, self.body)
         return f"## {self.heading}\n\n{self.body}" if self.heading else self.body
 
 

@@ -46,17 +46,22 @@ class Check:
     text: str = ""
 
 
-def verified(report: VerifyReport, commit: str) -> Check:
-    """Return the check of evidence that was measured again at `commit`, with all that was found."""
+def verified(report: VerifyReport, commit: str, run_again: str = "") -> Check:
+    """Return the check of evidence that was measured again at `commit`, with all that was found.
+
+    `run_again` has the commands that measure it once more, as markdown.
+    """
     return Check(
         CONCLUSIONS[report.verdict],
         _title(report.verdict, report.reason, report.again),
         f"{_summary(report.verdict, report.reason, commit, report.detail)}\n\n{NEVER_PROMOTES}",
-        judgement.verified_body(report),
+        judgement.verified_body(report, run_again),
     )
 
 
-def judged(report: JudgeReport, commit: str, *, claimed: bool = False) -> Check:
+def judged(
+    report: JudgeReport, commit: str, run_again: str = "", *, claimed: bool = False
+) -> Check:
     """Return the check of a patch that was judged at `commit`, with all that was found.
 
     `claimed`: it is one of our own pull requests, whose claim was at stake.
@@ -66,7 +71,7 @@ def judged(report: JudgeReport, commit: str, *, claimed: bool = False) -> Check:
         CONCLUSIONS[report.verdict],
         _title(report.verdict, report.reason, report.end_to_end),
         f"{summary}\n\n{NEVER_PROMOTES}" if claimed else summary,
-        judgement.body(report),
+        judgement.body(report, run_again or None),
     )
 
 
@@ -99,8 +104,9 @@ def stale(measured_on: str, base: str, now: str) -> Check:
         f"The evidence was measured on {code(numbers.short(measured_on))}. Since then {code(base)} "
         f"has moved to {code(numbers.short(now))}, and files that are served are among what "
         "changed: the gain there is not known.\n\n"
-        "`/fvec rerun` measures the evidence again; `/fvec recreate` looks for the change anew on "
-        "what is there now.",
+        "`/fvec recreate` looks for the change anew on what is there now. `/fvec rerun` measures the "
+        f"evidence again, and on {code(numbers.short(measured_on))} as before: it says nothing of "
+        f"{code(base)} as it is now.",
     )
 
 

@@ -1,12 +1,11 @@
 """The second half of a pull request body, as markdown: what surrounds the case.
 
-Replicas, other attempts, machine and versions, the command that measures again, raw data.
+Replicas, other attempts, machine and versions, raw data.
 """
 
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
         StackRecord,
     )
 
-REPLICAS = 10
+REPLICAS = 10  # where the manifest names no peak
 ALT = {
     "pairs": "Throughput ratio of every pair against the noise floor",
     "latency": "Latency percentiles of both arms against the SLO",
@@ -36,20 +35,37 @@ ALT = {
 
 def replicas(evidence: EvidenceFile) -> str:
     """Say what the gain is in machines, rounded up from the lower end of the interval."""
-    end = evidence.iteration.end_to_end
-    if not end or end.ci[0] <= 0:
+    low, what = _capacity(evidence)
+    if low <= 0:
         return ""
-    needed = math.ceil(REPLICAS / end.ci[0] - 1e-9)
-    if needed >= REPLICAS:
-        return (
-            f"Counted from the lower end of the interval ({numbers.times(end.ci[0])}), "
-            f"{REPLICAS} replicas stay {REPLICAS}: the gain is headroom, not a machine."
-        )
-    return (
-        f"The load of {REPLICAS} replicas is carried by {needed}: {REPLICAS} / "
-        f"{numbers.number(end.ci[0])}, the lower end of the interval, rounded up. That is for "
-        "replicas bound by CPU like the one measured, at the same utilisation."
+    peak = evidence.stack.peak
+    today = peak.replicas if peak else REPLICAS
+    needed = math.ceil(today / low - 1e-9)
+    where = f"At {numbers.per_second(peak.rate)} peak" if peak else f"Per {REPLICAS} replicas"
+    parts = [
+        f"{where}: **{today} -> {min(needed, today)} replicas**. That is {today} / "
+        f"{numbers.number(low)}, rounded up; {numbers.times(low)} is the lower end of the interval "
+        f"of {what}."
+    ]
+    if needed >= today:
+        parts.append("So the gain is headroom, not a machine.")
+    parts.append(
+        "It holds for replicas bound by CPU like the one measured, at the same utilisation."
     )
+    if not peak:
+        parts.append("The manifest names no peak (`slo.peak`), so these are not your replicas.")
+    return " ".join(parts)
+
+
+def _capacity(evidence: EvidenceFile) -> tuple[float, str]:
+    """Return the ratio to count replicas by, and what it is of; 0 where none was measured."""
+    if evidence.total is not None:
+        what = (
+            "the rate held at the SLO, end of the run over start, with this change alone accepted"
+        )
+        return evidence.total.ci[0], what
+    end = evidence.iteration.end_to_end
+    return (end.ci[0] if end else 0.0), "throughput at fixed load in flight"
 
 
 def tried(evidence: EvidenceFile) -> str:
@@ -133,30 +149,6 @@ def environment(
             f"{noise.work.launches} launch{'es' if noise.work.launches > 1 else ''}"
         )
     return bullets(lines)
-
-
-def reproduce(evidence: EvidenceFile) -> str:
-    """Return the commands that measure again: this claim, this patch, the whole run."""
-    iteration = evidence.iteration
-    commit = shlex.quote(text.one_line(iteration.base_commit or evidence.stack.commit, 64))
-    kind = iteration.hypothesis.change_class
-    lines = [
-        "# in a checkout of the stack; evidence.json and patch.diff lie beside this text",
-        "fvec verify evidence.json",
-        "# the same patch, judged by itself; or the whole run that found it",
-        f"git checkout {commit}",
-        f"fvec judge . --patch patch.diff --class {kind} --seed {evidence.seed}",
-        *again(evidence.reproduce),
-    ]
-    return text.fence("\n".join(lines), "sh")
-
-
-def again(argv: Sequence[str]) -> list[str]:
-    """Return the line of a shell that runs a recorded command of ours again; of any other none.
-
-    It comes out of an evidence file, and people copy it.
-    """
-    return [text.one_line(shlex.join(argv))] if list(argv[:1]) == ["fvec"] else []
 
 
 def images(plots: Mapping[str, str]) -> str:

@@ -12,16 +12,28 @@ from typing import Literal, get_args
 from bot.render import numbers, text
 from bot.render.body import Ending, Section, fit
 from bot.render.markdown import bullets, table
+from bot.render.numbers import moment
 from bot.render.text import code, inline
 
 TITLE = "fvec dashboard"
 MOST_RUNS = 20
 MOST_PULLS = 50
-State = Literal["open", "stale", "edited", "awaiting", "closed", "merged", "superseded", "refused"]
+State = Literal[
+    "taken back",
+    "open",
+    "stale",
+    "edited",
+    "awaiting",
+    "closed",
+    "merged",
+    "superseded",
+    "refused",
+]
 STATES: tuple[State, ...] = get_args(State)  # in the order in which a person may have to act
 MEANINGS: dict[str, str] = {
+    "taken back": "its last rerun was rejected: close it, or `/fvec recreate`",
     "open": "waits for review",
-    "stale": "what is served has changed in its base: `/fvec rerun` or `/fvec recreate`",
+    "stale": "what is served has changed in its base: `/fvec recreate` measures on what is there now",
     "edited": "a person committed to it, so fvec leaves it alone: `/fvec recreate` starts over",
     "awaiting": "held back by `max_open_pull_requests`",
     "closed": "closed without merging, which means no: `/fvec recreate` opens it again",
@@ -94,7 +106,7 @@ def _now(shown: Dashboard) -> str:
     if shown.runs:
         last = shown.runs[0]
         lines.append(
-            f"Last: {inline(last.kind, 20)}, **{inline(last.state, 20)}**, {inline(last.at, 25)}. "
+            f"Last run: {inline(last.kind, 20)}, **{inline(last.state, 20)}**, {moment(last.at)}. "
             f"Why: {_sentence(last.why)}"
         )
     if shown.nothing:
@@ -137,7 +149,7 @@ def _pulls(pulls: Sequence[PullLine]) -> str:
 def _runs(runs: Sequence[RunLine]) -> str:
     rows = [
         [
-            inline(run.at, 25),
+            moment(run.at),
             _what(run),
             inline(run.state, 20),
             _words(run.why, 160),

@@ -5,14 +5,13 @@ The same words and tables as a pull request's body; the sentences here are the t
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bot.render import context, numbers, sections, text
+from bot.render import again, context, numbers, sections
 from bot.render.body import Ending, Section, fit
 from bot.render.markdown import bullets, table
-from bot.render.text import code, inline, one_line
+from bot.render.text import code, inline
 
 if TYPE_CHECKING:
     from layers.evidence import EndToEnd, Gate, JudgeReport, VerifyReport
@@ -71,42 +70,48 @@ def meaning(verdict: str, reason: str) -> str:
     return REASONS.get(reason, MEANINGS[verdict])
 
 
-def body(report: JudgeReport) -> str:
-    """Return a judgement in GitHub-flavoured markdown, to paste into a review."""
-    return fit(_sections(report), _ending("judge.json"))
+def body(report: JudgeReport, run_again: str | None = None) -> str:
+    """Return a judgement in GitHub-flavoured markdown, to paste into a review.
+
+    `run_again` has the commands that judge again; None: those that the report recorded.
+    """
+    return fit(_sections(report, run_again), _ending("judge.json"))
 
 
-def verified_body(report: VerifyReport) -> str:
+def verified_body(report: VerifyReport, run_again: str = "") -> str:
     """Return a verification in markdown: the comparison, then the new judgement."""
     head = Section("summary", "", "\n\n".join(_verified_summary(report)))
-    rest = [part for part in _sections(report.judged) if part.name != "reproduce"]
-    judged = Section("judged", "The new judgement", rest[0].body)
-    return fit([head, judged, *rest[1:]], _ending("verify.json"))
+    first, *rest = _sections(report.judged, run_again)
+    judged = Section("judged", "The new judgement", first.body)
+    return fit([head, judged, *rest], _ending("verify.json"))
 
 
 def _ending(data: str) -> Ending:
     return Ending(_FOOTER.format(data=data), data, SHED_FIRST)
 
 
-def _sections(report: JudgeReport) -> list[Section]:
+def _sections(report: JudgeReport, run_again: str | None) -> list[Section]:
+    """Return all parts; what is below the gates starts collapsed: a comment is read on a phone."""
     words = _words(report)
-    gain = sections.gain(report, report.noise, words)
-    how_sure = "How much faster, and how sure"
     machine = context.environment(report.environment, report.stack, report.noise, report.seed)
+    commands = again.given(report) if run_again is None else run_again
+    folded = (
+        ("equivalence", "Outputs", _outputs(report)),
+        ("gain", "How much faster, and how sure", sections.gain(report, report.noise, words)),
+        ("looks", "The looks that led to the verdict", sections.looks(report)),
+        ("resolution", "What could have been seen", _resolution_table(report)),
+        ("load_test", "Load test at the SLO", sections.load_test(report)),
+        ("environment", "Where it was measured", machine),
+    )
     return [
         Section("summary", "", "\n\n".join(_summary(report))),
         Section("warnings", "Notes", bullets(map(inline, report.warnings))),
         Section("files", "What changes", _files(report.files_changed)),
         Section("gates", "Gates", _gates(report.gates)),
-        Section("equivalence", "Outputs", _outputs(report)),
-        Section("gain", how_sure, gain),
-        Section("looks", "" if gain else how_sure, sections.looks(report)),
-        Section("resolution", "What could have been seen", _resolution_table(report)),
-        Section("load_test", "Load test at the SLO", sections.load_test(report)),
-        Section("environment", "Where it was measured", machine),
-        Section("reproduce", "Run it again", _again(report)),
+        *(Section(name, heading, told, folded=True) for name, heading, told in folded),
         Section("pairs", "", context.raw_pairs(report.pairs, report.confirm)),
         Section("blocks", "", context.raw_blocks(report.blocks)),
+        Section("reproduce", "Run it again", commands),
     ]
 
 
@@ -227,14 +232,3 @@ def _resolution_table(report: JudgeReport) -> str:
         "the whole rate is for this one candidate, where a run shares it among all of its own."
         "\n\n" + table(head, rows, right="rrr")
     )
-
-
-def _again(report: JudgeReport) -> str:
-    lines = context.again(report.reproduce)
-    if not lines:
-        return ""
-    if report.stack:
-        lines.insert(0, f"git checkout {shlex.quote(one_line(report.stack.commit, 64))}")
-    if report.patch_sha256:
-        lines.append(f"# sha256 of the patch: {one_line(report.patch_sha256, 64)}")
-    return text.fence("\n".join(lines), "sh")

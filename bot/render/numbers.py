@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 NO_BREAK = "\N{NO-BREAK SPACE}"  # keeps a number and its unit on one line
@@ -95,3 +96,11 @@ def duration(wall_s: float) -> str:
 def short(commit: str) -> str:
     """Return the first ten digits of a commit."""
     return commit[:10]
+
+
+def moment(at: str) -> str:
+    """Return a moment in ISO 8601 as people read it: `2026-01-30 06:00 UTC`; of no moment a dash."""
+    try:
+        return f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError):
+        return ABSENT

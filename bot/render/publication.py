@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from bot.render import check, numbers, pull_request, sections, text
+from bot.render.again import Kept
 from bot.render.check import Check
 from bot.render.terminal import plain_table
 from bot.render.text import code, one_line
@@ -24,14 +25,16 @@ if TYPE_CHECKING:
     from layers.evidence import EvidenceFile
 
 COMMANDS = (
-    "Commands are the first line of a new comment, by people who may write to this repository: "
-    "`/fvec rerun` measures the evidence again at the head of this pull request, `/fvec recreate` "
-    "starts over, `/fvec help` lists them."
+    "Commands are comments of one line, by people who may write to this repository: `/fvec rerun` "
+    "measures the evidence again at the head of this pull request, `/fvec recreate` starts over, "
+    "`/fvec judge` holds any pull request against the same gates, `/fvec help` lists them."
 )
-DISCLOSURE = (
-    "This pull request was written and measured by a program; the person or team named above "
-    "answers for it."
+DISCLOSURE = "This pull request was written and measured by a program; {who}."
+TAKEN_BACK = (
+    "**Taken back**: measured again at {commit}, this change was rejected ({reason}). What is said below "
+    "is what was measured before; the comment with the report has the new numbers."
 )
+STANDING = "<!-- fvec:standing -->"  # before the paragraph that a rerun puts first
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Addresses:
     patch: str
     whole: str  # the body with nothing shed
     plots: Mapping[str, str]
+    kept: Kept  # where to fetch them from by git
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +64,35 @@ def body(marker: str, evidence: EvidenceFile, ties: Ties, addresses: Addresses) 
 
     `marker` is the hidden first line that it is known by.
     """
-    shown = pull_request.render(evidence, addresses.plots)
-    shed = shown != pull_request.render(evidence, addresses.plots, limit=sys.maxsize)
+    plots, kept = addresses.plots, addresses.kept
+    shown = pull_request.render(evidence, plots, kept=kept)
+    shed = shown != pull_request.render(evidence, plots, kept=kept, limit=sys.maxsize)
     summary, heading, rest = shown.rstrip().partition("\n\n## ")
     ties_told = "\n\n".join(_notes(ties))
     parts = [marker, summary, f"{ties_told}{heading}{rest}", _files(addresses, shed=shed)]
+    return "\n\n".join([*parts, disclosure(evidence), COMMANDS]) + "\n"
+
+
+def disclosure(evidence: EvidenceFile) -> str:
+    """Say that no person wrote this, and who answers for it."""
     if evidence.stack.owner:
-        parts.append(DISCLOSURE)
-    return "\n\n".join([*parts, COMMANDS]) + "\n"
+        return DISCLOSURE.format(who="the person or team named above answers for it")
+    return DISCLOSURE.format(
+        who="nobody answers for it yet: name a person or team by `owner` in the manifest"
+    )
+
+
+def standing(body: str, verdict: str, reason: str, commit: str) -> str:
+    """Return a pull request's body that says first whether its claim still stands.
+
+    `verdict` is the last one, at `commit`; what an earlier one had put there goes.
+    """
+    first, *parts = body.replace("\r\n", "\n").split("\n\n")
+    parts = [part for part in parts if not part.startswith(STANDING)]
+    if verdict == "rejected":
+        told = TAKEN_BACK.format(commit=code(numbers.short(commit)), reason=code(reason, 60))
+        parts.insert(0, f"{STANDING}\n{told}")
+    return "\n\n".join([first, *parts])
 
 
 def whole(evidence: EvidenceFile, plots: Mapping[str, str]) -> str:
@@ -104,7 +129,8 @@ def edited(branch: str) -> str:
     return (
         f"A commit on {code(branch)} is not of `fvec`, so it leaves this pull request "
         "to you: nothing is pushed over it, and there is newer evidence that is not shown here.\n\n"
-        "- `/fvec rerun` measures your head against the evidence above.\n"
+        "- `/fvec rerun` judges the whole of your head by the same gates; it is not compared with the "
+        "evidence above.\n"
         "- `/fvec recreate` publishes the newer change in a pull request of its own; this one stays "
         "as it is.\n"
     )

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bot.render import context, numbers, sections, text
+from bot.render import again, context, numbers, sections, text
+from bot.render.again import Kept
 from bot.render.body import LIMIT, Ending, Section, fit
 
 if TYPE_CHECKING:
@@ -34,18 +35,23 @@ def title(evidence: EvidenceFile) -> str:
 
 
 def render(
-    evidence: EvidenceFile, plots: Mapping[str, str] | None = None, *, limit: int = LIMIT
+    evidence: EvidenceFile,
+    plots: Mapping[str, str] | None = None,
+    *,
+    kept: Kept | None = None,
+    limit: int = LIMIT,
 ) -> str:
     """Return the body in GitHub-flavoured markdown, at most `limit` characters.
 
     `plots` maps a plot's name (`pairs`, `latency`, `time`) to the address that the body may show
-    it by. A body over the limit sheds sections in the order of `SHED_FIRST` and says so.
+    it by. `kept` says where evidence and patch are fetched from; without it they lie
+    beside the body. A body over the limit sheds sections in the order of `SHED_FIRST` and says so.
     """
     ending = Ending(_footer(evidence), "evidence.json", SHED_FIRST)
-    return fit(_sections(evidence, plots or {}), ending, limit)
+    return fit(_sections(evidence, plots or {}, kept), ending, limit)
 
 
-def _sections(evidence: EvidenceFile, plots: Mapping[str, str]) -> list[Section]:
+def _sections(evidence: EvidenceFile, plots: Mapping[str, str], kept: Kept | None) -> list[Section]:
     iteration, noise = evidence.iteration, evidence.noise
     where = context.environment(evidence.environment, evidence.stack, noise, evidence.seed)
     gain = sections.gain(iteration, noise, on_top=evidence.on_top)
@@ -54,13 +60,13 @@ def _sections(evidence: EvidenceFile, plots: Mapping[str, str]) -> list[Section]
         Section("why_slow", "What was slow, and how we know", sections.why_slow(evidence)),
         Section("change", "What changed, and why it is right", sections.change(evidence)),
         Section("gain", "How much faster, and how sure", gain),
-        Section("looks", "", sections.looks(iteration)),
+        Section("looks", "", sections.looks(iteration, sections.RUN_RATE)),
         Section("plots", "", context.images(plots)),
         Section("load_test", "Load test at the SLO", sections.load_test(iteration)),
         Section("replicas", "What it means in replicas", context.replicas(evidence)),
         Section("tried", "What else this run tried", context.tried(evidence)),
         Section("environment", "Where it was measured", where),
-        Section("reproduce", "Run it again", context.reproduce(evidence)),
+        Section("reproduce", "Run it again", again.evidence(evidence, kept)),
         Section("pairs", "", context.raw_pairs(iteration.pairs, iteration.confirm)),
         Section("blocks", "", context.raw_blocks(evidence.blocks)),
     ]

@@ -41,6 +41,21 @@ CLASSES = {
     "config": "no code changes; outputs held to those of the unmodified stack",
 }
 
+RUN_RATE = (
+    "The boundaries are set so that at most 0.5 % of runs accept anything that has no effect, all "
+    "candidates of a run together."
+)
+_LOOKS = (
+    "The looks that led here; the gain, 1 - 1/ratio, has to stand above the floor of its look and "
+    "z above the boundary:"
+)
+_LOOKS_MEAN = (
+    "A launch starts both arms afresh and measures them in pairs of blocks, a stretch of load on "
+    "each; a block that something disturbed is void and decides nothing. z is the gain in standard "
+    "errors, and the boundary what a look asks of it: most at the first, for every look is one more "
+    "chance to be wrong (O'Brien-Fleming)."
+)
+
 
 class Measured(Protocol):
     """What a judgement has to show: an iteration of a run, or a given patch or callable."""
@@ -78,6 +93,7 @@ class Words:
     throughput: str
     cpu: str
     table: str  # what the equivalence table is of
+    baseline: str  # what the noise floor is of
 
 
 SERVED = Words(
@@ -87,6 +103,7 @@ SERVED = Words(
     "server CPU per request",
     "The table is of requests sent one at a time, mutated ones included; with every timed answer "
     "of both arms",
+    "the unmodified stack",
 )
 CALLED = Words(
     "Reference and candidate ran beside each other, both freshly started, on the same inputs, "
@@ -94,6 +111,7 @@ CALLED = Words(
     "calls per second",
     "CPU per call",
     "The table is of calls with ordinary content; with those of unusual content and every timed one",
+    "the reference",
 )
 
 
@@ -176,7 +194,8 @@ def equivalence(measured: Measured, words: Words = SERVED) -> str:
         most = max(row.referee_requests for row in measured.equivalence)
         note += (
             " The last two columns are the largest and the 99.9th percentile error against the "
-            f"float64 referee, over {numbers.count(most)} requests."
+            f"referee, which computes the same outputs in float64, over {numbers.count(most)} "
+            "requests."
         )
     if measured.outputs_compared:
         note += f" {words.table} {numbers.count(measured.outputs_compared)} were compared."
@@ -221,6 +240,8 @@ def gain(
     return (
         f"{words.how} Above 1 is better in every row.{fresh if measured.end_to_end else ''}\n\n"
         + table(head, rows, right="lrrrr")
+        + f"\n\nNoise floor: what {words.baseline} differs by from itself in this run, as the half-width "
+        "of its 95 % interval; a dash where none was measured of that ratio, as of CPU."
     )
 
 
@@ -241,7 +262,7 @@ def _gain_rows(measured: Measured, noise: Noise | None, words: Words) -> list[li
         rows.append([name, *_ratio(test.p99_ratio, test.p99_ci), n, tail])
     if local:
         name = f"only the part: {inline(local.what, 120)}"
-        n = numbers.count(local.n)
+        n = f"{numbers.count(local.n)} pairs"
         rows.append([name, *_ratio(local.speedup, local.ci), n, numbers.ABSENT])
     return rows
 
@@ -257,16 +278,17 @@ def _ratio(ratio: float, ci: Interval | None) -> tuple[str, str]:
     return numbers.times(ratio), numbers.between(ci, ratio) if ci else numbers.ABSENT
 
 
-def looks(measured: Measured) -> str:
-    """List the looks that led to the verdict."""
+def looks(measured: Measured, rate: str = "") -> str:
+    """List the looks that led to the verdict, and say what their columns mean.
+
+    `rate` says how often a change without effect is accepted.
+    """
     if not measured.looks:
         return ""
     head = ["launches", "pairs", "throughput", "95 % interval", "gain", "floor", "z", "boundary"]
     rows = [_look(look) for look in measured.looks]
-    return (
-        "The looks that led here; the gain, 1 - 1/ratio, has to stand above the floor of its "
-        "look and z above the boundary:\n\n" + table([*head, "decision"], rows, right="rrrrrrrrl")
-    )
+    shown = table([*head, "decision"], rows, right="rrrrrrrrl")
+    return f"{_LOOKS}\n\n{shown}\n\n{_LOOKS_MEAN} {rate}".rstrip()
 
 
 def load_test(measured: Measured) -> str:
@@ -281,7 +303,7 @@ def load_test(measured: Measured) -> str:
         + table(["", "baseline", "candidate"], _load_rows(test), right="lrr")
         + "\n\nShare over the SLO, candidate minus baseline: "
         f"{_signed(100 * test.over_slo_difference)} points (95 % interval {_signed(low)} to "
-        f"{_signed(high)}; worse than +1 is refused). "
+        f"{_signed(high)}); it passes only where the whole interval is below +1 point. "
         f"Outputs compared during the test: {numbers.count(test.outputs_compared)}."
         + (f" **Void: {code(test.void)}.**" if test.void else "")
     )

@@ -316,14 +316,16 @@ class Course:
                     PullIntent(n=n, branch=candidate.branch, commit=candidate.commit),
                 )
             if record is None:
-                evidence = self._evidence(candidate, state, n)
+                evidence = self._evidence(candidate, state, n, alone=len(chain.candidates) == 1)
                 record = publisher.publish(evidence, candidate.patch, base, candidate.branch)
                 self.journal.append("pull_request", record)
             records.append(record)
             base = candidate.branch
         return records
 
-    def _evidence(self, candidate: Candidate, state: LoopState, n: int) -> EvidenceFile:
+    def _evidence(
+        self, candidate: Candidate, state: LoopState, n: int, *, alone: bool
+    ) -> EvidenceFile:
         folded = report.fold(self.journal.entries)
         if folded.noise is None:
             raise RuntimeError("publish before calibrate")
@@ -339,6 +341,7 @@ class Course:
             others=[other for other in state.iterations if other.n != n],
             on_top=next((one for one in reversed(folded.on_top) if one.n == n), None),
             moved=check_of(candidate, folded.on_top),
+            total=folded.total if alone else None,
             blocks=report.blocks_of(self.journal.entries, n),
             reproduce=learning.reproduce(self.options),
             shard=str(self.options.shard) if self.options.shard else None,
