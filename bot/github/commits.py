@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bot.github.scratch import local_only, scratch, take_over
+from bot.render.redact import redact
 from bot.wake.policy import KNOWLEDGE
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.gates.paths import guarded
 from layers.repository import git
+from layers.repository.inert import inert
 from layers.repository.patches import MOST_BYTES
 
 MOST_COMMITS = 64
@@ -37,15 +39,9 @@ _ABSENT, _FOLDER, _PLAIN, _EXECUTABLE = "000000", "040000", "100644", "100755"
 _KINDS = {"120000": "a symbolic link", "160000": "a submodule"}
 _HEADERS = ("tree", "parent", "author", "committer")
 _BY_BOT = re.compile(rf"{re.escape(git.BOT_NAME)} <{re.escape(git.BOT_EMAIL)}> \d+ [+-]\d{{4}}")
-_CLOSES = re.compile(
-    r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?)\b[:\s]+\S*(?:#|\bgh-|/issues/|/pull/)\d",
-    re.IGNORECASE,
-)
 # Names under which a file system that folds case or shortens names would find one of git's. A
 # `.gitignore` runs and hides nothing: native parts of accepted changes bring one.
-_OF_GIT = re.compile(
-    r"\.git(?!ignore\Z).*|gi(?:t|[0-9a-f]{4})~\d+|\.lfsconfig", re.IGNORECASE | re.DOTALL
-)
+_OF_GIT = re.compile(r"\.git(?!ignore\Z).*|gi(?:t|[0-9a-f]{4})~\d+", re.IGNORECASE | re.DOTALL)
 # What stands in a repository's settings or notes changes nothing of what is looked at here.
 _AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
 _NOWHERE = Path(os.devnull)
@@ -91,7 +87,7 @@ def check_branch(root: Path, base: str, commit: str) -> None:
 
     Both are full names of commits that the repository at `root` has. Raises InvalidInput, naming
     commit and path: a commit that is a merge, somebody else's or not built on `base`; a message
-    that would close an issue; a link, a submodule, a file that becomes executable or stops being
+    that a forge acts on, or that holds a secret or what nobody sees; a link, a submodule, a file that becomes executable or stops being
     so; a file of git, of the owners (`.github`, CODEOWNERS) or of another CI system; a name that
     is not plain; too many commits or files, too many bytes.
     """
@@ -209,11 +205,22 @@ def _parent(root: Path, commit: str, base: str) -> str:
         raise _refused(commit, f"it is not the bot's: on top of {base[:12]} nothing else may stand")
     if tuple(key for key, _, _ in lines) != _HEADERS:
         raise _refused(commit, f"it has no parent, or more in its head than {', '.join(_HEADERS)}")
-    if len(message) > _MOST_MESSAGE_BYTES:
-        raise _refused(commit, f"its message has more than {_MOST_MESSAGE_BYTES:,} characters")
-    if _CLOSES.search(message):
-        raise _refused(commit, "its message would close an issue")
+    why = _why_no_message(message)
+    if why is not None:
+        raise _refused(commit, f"its message {why}")
     return values["parent"]
+
+
+def _why_no_message(message: str) -> str | None:
+    """Say why no commit of the bot has such a message; None where one may."""
+    if len(message) > _MOST_MESSAGE_BYTES:
+        return f"has more than {_MOST_MESSAGE_BYTES:,} characters"
+    if message != inert(message):
+        return (
+            "holds what a forge acts on (a person, an issue, an address, a mark that skips "
+            "checks), or characters that nobody sees"
+        )
+    return "holds what looks like a secret" if message != redact(message) else None
 
 
 def _differences(root: Path, folder: str, before: str, after: str) -> list[Change]:

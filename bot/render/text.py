@@ -9,27 +9,20 @@ carry a secret, or hide text behind characters that nobody sees.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 
 from bot.render.redact import redact
+from layers.repository.inert import BREAK, REFERENCE, SKIPS, broken, seen
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _BREAK = "&#8203;"  # zero-width space: ends an autolink without being seen
-_BREAK_CHARACTER = "\N{ZERO WIDTH SPACE}"
-# Characters that show nothing and yet are letters or marks to Unicode.
-_IGNORABLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
 _TRIGGER = re.compile(
-    r"(?:@(?=\w)|#(?=\d)|GH-(?=\d)"  # people; issues and pull requests
-    r"|:(?=//)|www(?=\.)"  # addresses
+    rf"(?:{REFERENCE}"
     # Emoji have a letter in their names, or are one of these; a line and a column are none.
     r"|:(?=(?=[\d_+\\-]*[^\W\d_])[\w+\\-]{1,120}:)|:(?=(?:100|1234|[+-]1):))",
     re.IGNORECASE,
 )
 _COMMIT = re.compile(r"(?<!\w)(?!\d+(?!\w))[0-9a-f]{7,40}(?!\w)", re.ASCII | re.IGNORECASE)
-_SKIP = re.compile(r"\[(?=\s*(?:skip|no|ci|actions)\b)", re.IGNORECASE)  # [skip ci] and its kin
 _MARKER = re.compile(r"<!--(?=\s*fvec:)", re.IGNORECASE)
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()!|~])")
 _CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)(.+?)(?<!`)\1(?!`)")
@@ -44,14 +37,8 @@ def visible(text: str) -> str:
 
     Line feeds stay, tabs become spaces, lone surrogates become the replacement character.
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4)
-    kept = (
-        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) == "Cs" else c
-        for c in text
-        if c == "\n" or unicodedata.category(c) not in {"Cc", "Cf", "Cn", "Co", "Zl", "Zp"}
-    )
     # Before anything is cut: half a secret is no longer known for one.
-    return redact(_IGNORABLE.sub("", "".join(kept)))
+    return redact(seen(text))
 
 
 def one_line(text: str, limit: int | None = None) -> str:
@@ -65,8 +52,7 @@ def title(text: str, limit: int = 120) -> str:
 
     It becomes a commit message when the pull request is squashed: it skips no checks either.
     """
-    line = _SKIP.sub(f"[{_BREAK_CHARACTER}", one_line(text, limit))
-    return _broken(line, _BREAK_CHARACTER)
+    return broken(_TRIGGER, broken(SKIPS, one_line(text, limit)))
 
 
 def inline(text: str, limit: int | None = None) -> str:
@@ -136,15 +122,10 @@ def _prose_line(line: str) -> str:
 
 def _escape(text: str) -> str:
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = _broken(_MARKDOWN.sub(r"\\\1", text), _BREAK)
+    text = _TRIGGER.sub(rf"\g<0>{_BREAK}", _MARKDOWN.sub(r"\\\1", text))
     # In a code span a commit is no link, and can still be copied. Alone, an escaped dollar opens
     # math all the same; behind a character that is no blank it does not.
-    return _COMMIT.sub(r"`\g<0>`", text).replace("$", f"{_BREAK_CHARACTER}\\$")
-
-
-def _broken(text: str, break_: str) -> str:
-    """Put a break into what GitHub would make a link of, or a picture."""
-    return _TRIGGER.sub(lambda hit: hit.group() + break_, text)
+    return _COMMIT.sub(r"`\g<0>`", text).replace("$", f"{BREAK}\\$")
 
 
 def _line_start(line: str) -> str:
@@ -153,7 +134,7 @@ def _line_start(line: str) -> str:
 
 
 def _unmarked(text: str) -> str:
-    return _MARKER.sub(lambda hit: hit.group() + _BREAK_CHARACTER, text)
+    return broken(_MARKER, text)
 
 
 def _percent(character: re.Match[str]) -> str:

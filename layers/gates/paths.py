@@ -14,7 +14,8 @@ from layers.base import Candidate, ChangeClass
 from layers.evidence import Gate, GateResult
 from layers.manifest import MANIFEST_PATH, Manifest
 
-OF_GIT = frozenset({".git", ".gitattributes", ".gitmodules"})
+# `.lfsconfig` names the address that git fetches large files from.
+OF_GIT = frozenset({".git", ".gitattributes", ".gitmodules", ".lfsconfig"})
 OWNERS = ".github"
 # Who reviews, and what runs with the repository's rights: in any folder, in any case.
 OF_OWNERS = frozenset(

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from layers.base import Edit
 from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.programs import SYSTEM_PATH
+from layers.repository.inert import inert
 
 BOT_NAME = "fvec"
 BOT_EMAIL = "fvec@users.noreply.github.com"
@@ -34,12 +35,6 @@ _TIMEOUT_S = 120.0
 _DISK = ("No space left", "unable to write", "Read-only file system", "Disk quota exceeded")
 _LEFT_LOCK = re.compile(r"'(?P<file>[^']+\.lock)': File exists")
 _PROTECTED = {".git", ".github"}
-_TRIGGER = re.compile(
-    r"[@#](?=\w)|\bGH-(?=\d)|:(?=//)|^skip-checks(?=:)", re.IGNORECASE | re.MULTILINE
-)
-_SKIP = re.compile(
-    r"\[([a-z ]{1,20}ci|ci [a-z]{1,20}|[a-z]+ actions|actions [a-z]+)\]", re.IGNORECASE
-)
 
 
 def git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
@@ -123,6 +118,7 @@ def commit_edit(worktree: Path, edit: Edit) -> tuple[str, str]:
     if paths:
         git(worktree, "--literal-pathspecs", "add", "--all", "--force", "--", *paths)
     date = git(worktree, "show", "--no-patch", "--format=%cI", base).strip()
+    # Names of models and texts of cards are in it, and a forge acts on what a commit says.
     message = inert(f"{edit.summary}\n\n{edit.explanation}".strip())
     git(
         worktree,
@@ -132,15 +128,6 @@ def commit_edit(worktree: Path, edit: Edit) -> tuple[str, str]:
     )
     commit = resolve(worktree, "HEAD")
     return commit, patch_between(worktree, base, commit)
-
-
-def inert(message: str) -> str:
-    """Return a message in which nothing mentions a person, closes an issue or skips a workflow.
-
-    Names of models and texts of cards are in it, and a forge acts on what a merged commit says.
-    """
-    broken = _TRIGGER.sub(lambda hit: f"{hit[0]}\N{ZERO WIDTH SPACE}", message)
-    return _SKIP.sub(lambda hit: f"({hit[1]})", broken)
 
 
 def pick(worktree: Path, commit: str) -> str | None:

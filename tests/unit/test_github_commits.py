@@ -68,6 +68,12 @@ def refused(store: Store, commit: str, words: str, base: str = "") -> InvalidInp
     return caught.value
 
 
+def told(store: Store, message: str) -> str:
+    """Commit the base's files again, with a message; return the commit."""
+    tree = store.text("rev-parse", f"{store.base}^{{tree}}")
+    return store.write_commit(tree, [store.base], f"Change\n\n{message}\n", BOT, NOW)
+
+
 # What may be pushed
 
 
@@ -152,6 +158,8 @@ def test_links_submodules_and_new_modes_are_refused(store, files, words) -> None
         ".gitattributes",
         "extra/.gitattributes",
         ".gitmodules",
+        ".lfsconfig",
+        "extra/.LfsConfig",
         ".gitlab-ci.yml",
         "Jenkinsfile",
         ".circleci/config.yml",
@@ -167,8 +175,6 @@ def test_what_is_gits_or_the_owners_is_refused(store, path) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        ".lfsconfig",
-        "extra/.LfsConfig",
         ".gitignored",
         "extra/.github/x",
         "git~1/config",
@@ -274,18 +280,64 @@ def test_more_in_the_head_of_a_commit_is_refused(store) -> None:
         "It closes: owner/serve#12",
         "RESOLVED GH-3",
         "fix https://github.com/owner/serve/issues/4",
+        "@org/team see it",
+        "as in other/repo#5",
+        "Read www.example.com",
+        "Tune it [skip ci]",
+        "Tune it [ci skip]",
+        "Tune it ***NO_CI***",
+        "skip-checks: true",
+        "Co-authored-by: Somebody <somebody@example.com>",
     ],
 )
-def test_a_message_that_would_close_an_issue_is_refused(store, message) -> None:
+def test_a_message_that_a_forge_acts_on_is_refused(store, message) -> None:
+    refused(store, told(store, message), "holds what a forge acts on")
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "\N{RIGHT-TO-LEFT OVERRIDE}",
+        "\N{ZERO WIDTH SPACE}",
+        "\x1b[2J",
+        "\t",
+        "\r",
+        "\N{HANGUL FILLER}",
+    ],
+)
+def test_a_message_with_what_nobody_sees_is_refused(store, hidden) -> None:
+    refused(store, told(store, f"It {hidden} is"), "characters that nobody sees")
+
+
+def test_a_message_that_is_not_utf_8_is_refused(store) -> None:
     tree = store.text("rev-parse", f"{store.base}^{{tree}}")
-    made = store.write_commit(tree, [store.base], f"Change\n\n{message}\n", BOT, NOW)
-    refused(store, made, "would close an issue")
+    bot = f"{git.BOT_NAME} <{git.BOT_EMAIL}> 1767225600 +0000"
+    head = f"tree {tree}\nparent {store.base}\nauthor {bot}\ncommitter {bot}\n\n"
+    options = ("-t", "commit", "--literally", "-w", "--stdin")
+    made = store.run("hash-object", *options, stdin=head.encode() + b"\xff\n").decode().strip()
+    refused(store, made, "characters that nobody sees")
+
+
+def test_a_message_with_a_secret_is_refused_without_saying_it(store) -> None:
+    canary = "ghp" + "_" + "canary0" * 6
+    error = refused(store, told(store, f"as {canary} said"), "holds what looks like a secret")
+    assert canary not in str(error)
 
 
 def test_a_message_that_speaks_of_fixing_is_none_that_closes(store) -> None:
-    message = "Fix the shape at 3 inputs\n\nThis closes the file. See #4. It resolves 12 % of it.\n"
+    message = (
+        "Fix the shape at 3 inputs\n\nThis closes the file: a[0] @ b. It resolves 12 % of it.\n"
+    )
     made = store.commit_files(store.base, {"a": "1"}, message, BOT, NOW)
     check_branch(store.path, store.base, made)
+
+
+def test_whatever_an_edit_says_its_commit_may_be_pushed(store, tmp_path) -> None:
+    root = tmp_path / "checkout"
+    git.git(store.path, "worktree", "add", "--quiet", "--detach", str(root), store.base)
+    said = "Fixes #1 for @org, [skip ci]\tsee\u202e https://example.com\r\n\nskip-checks: true"
+    made, _ = git.commit_edit(root, Edit({"models/ads/1/model.py": b"x = 1\n"}, said, said))
+    check_branch(root, store.base, made)
 
 
 def test_what_a_repository_puts_in_the_place_of_an_object_is_not_looked_at(store) -> None:

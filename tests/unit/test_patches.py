@@ -280,6 +280,7 @@ def test_the_user_s_own_settings_do_not_forgive_white_space(repository, tmp_path
         ("models/.git/config", True),
         ("models/.gitattributes", True),
         (".gitmodules", True),
+        ("models/.LfsConfig", True),
         ("traffic/requests.bin", True),
         ("referee/anything.py", True),
         ("traffic/record-2.py", True),

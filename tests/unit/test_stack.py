@@ -543,7 +543,7 @@ pathlib.Path("built.so").write_text("native")
     [
         ("Tune @someone/#7 and GH-7", "Tune @\u200bsomeone/#\u200b7 and GH-\u200b7"),
         ("fixes https://example.com/issues/7", "fixes https:\u200b//example.com/issues/7"),
-        ("Tune it [skip ci] [actions skip]", "Tune it (skip ci) (actions skip)"),
+        ("Tune it [skip ci] [actions skip]", "Tune it [\u200bskip ci] [\u200bactions skip]"),
         ("Tune it\n\nskip-checks: true", "Tune it\n\nskip-checks\u200b: true"),
         ("Read a[0] @ b, # of rows", "Read a[0] @ b, # of rows"),
     ],
