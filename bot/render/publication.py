@@ -31,8 +31,8 @@ COMMANDS = (
 )
 DISCLOSURE = "This pull request was written and measured by a program; {who}."
 TAKEN_BACK = (
-    "**Taken back**: measured again at {commit}, this change was rejected ({reason}). What is said below "
-    "is what was measured before; the comment with the report has the new numbers."
+    "**Taken back**: at {commit} this change was rejected when it was measured again ({reason}). Below "
+    "stands what was measured before; the comment with the report has the new numbers."
 )
 STANDING = "<!-- fvec:standing -->"  # before the paragraph that a rerun puts first
 

@@ -20,6 +20,7 @@ from bot.publishing.claims import CHANGE_BRANCH
 from bot.publishing.github import Published
 from bot.publishing.material import without_secrets
 from bot.render import publication
+from bot.render.again import Kept
 from bot.render.publication import Addresses, Ties
 from layers.errors import InvalidInput
 from layers.evidence import EvidenceFile
@@ -33,6 +34,7 @@ ADDRESSES = Addresses(
     patch=f"{AT}/patch.diff",
     whole=f"{AT}/body.md",
     plots={name: f"{AT}/{name}.svg" for name in ("pairs", "latency", "time")},
+    kept=Kept(C, "pulls/fvec/features/x-y"),
 )
 
 
@@ -67,7 +69,8 @@ def test_a_body_starts_with_its_marker_and_ends_with_the_commands():
     assert lines[2].startswith("**Look the request's inputs up in one pass: 1.42")
     place = lines.index(f"Measured on commit `{A}` of `main`.")
     assert lines[place + 2] == "## What was slow, and how we know"
-    assert lines[-4:] == [publication.DISCLOSURE, "", publication.COMMANDS, ""]
+    assert lines[-4:] == [publication.disclosure(evidence()), "", publication.COMMANDS, ""]
+    assert f"git fetch origin {C} 4be1c60b0c" in body
     assert f"Data of this pull request: [evidence.json]({AT}/evidence.json)" in body
     assert f"]({AT}/pairs.svg)" in body
     assert "body.md" not in body
@@ -84,12 +87,13 @@ def test_a_body_names_what_it_stands_on_and_follows():
     ]
 
 
-def test_without_an_owner_nobody_is_named():
+def test_without_an_owner_a_body_says_that_a_program_wrote_it_and_how_to_name_one():
     whole = evidence()
     nobody = whole.model_copy(update={"stack": whole.stack.model_copy(update={"owner": None})})
     body = publication.body(MARKER, nobody, Ties("main", A), ADDRESSES)
     assert "No owner is named." in body
-    assert publication.DISCLOSURE not in body
+    assert "written and measured by a program; nobody answers for it yet" in body
+    assert "`owner` in the manifest" in body
 
 
 def test_a_body_over_the_limit_links_the_whole_one():
@@ -255,8 +259,8 @@ def test_a_path_that_leaves_the_branch_is_refused(path):
 
 
 def test_an_address_names_the_commit_and_quotes_the_path():
-    assert EvidenceBranch(Files()).url(A, "pulls/x/a#b?.md") == (
-        f"https://github.com/owner/serve/blob/{A}/pulls/x/a%23b%3F.md?raw=true"
+    assert EvidenceBranch(Files()).url("https://git.example.com", A, "pulls/x/a#b?.md") == (
+        f"https://git.example.com/owner/serve/blob/{A}/pulls/x/a%23b%3F.md?raw=true"
     )
 
 
@@ -283,3 +287,21 @@ def test_evidence_without_secrets_is_the_same_evidence():
     assert isinstance(cleaned, EvidenceFile)
     assert canary not in cleaned.model_dump_json()
     assert cleaned.iteration.hypothesis == whole.iteration.hypothesis
+
+
+def test_a_body_says_first_that_its_claim_was_taken_back_and_no_longer_once_it_stands():
+    body = publication.body(MARKER, evidence(), Ties("main", A), ADDRESSES)
+    taken = publication.standing(body, "rejected", "gain_differs", B)
+    first, second, rest = taken.split("\n\n", 2)
+    assert first == MARKER
+    assert second.startswith(f"{publication.STANDING}\n**Taken back**: at `{B[:10]}`")
+    assert "`gain_differs`" in second
+    assert f"{first}\n\n{rest}" == body
+    assert publication.standing(taken, "rejected", "gain_differs", B) == taken
+    assert publication.standing(taken, "accepted", "reproduced", B) == body
+
+
+def test_the_comment_on_an_edited_pull_request_does_not_promise_a_comparison():
+    told = publication.edited("fvec/features/x-y")
+    assert "`/fvec rerun` judges the whole of your head by the same gates" in told
+    assert "not compared with the evidence" in told

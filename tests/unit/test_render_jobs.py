@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from bot.render import check, comment, dashboard, onboarding
+from bot.render import again, check, comment, dashboard, onboarding
+from bot.render.again import Kept
 from layers.evidence import Verdict
 from tests.github_markdown import parts, references, spans
 from tests.golden_files import assert_golden
@@ -39,6 +40,29 @@ def test_a_report_is_one_comment_with_what_was_said_before() -> None:
     assert_golden("comment_rerun.md", comment.report(verified(), OCCASION, EARLIER))
     occasion = replace(OCCASION, claimed=False, data_url=DATA.replace("verify", "judge"))
     assert_golden("comment_judge.md", comment.report(rejected(), occasion))
+
+
+def test_what_is_below_the_gates_starts_collapsed() -> None:
+    text = comment.report(accepted(), replace(OCCASION, claimed=False))
+    open_parts = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
+    assert "## Gates" in open_parts
+    assert "## Run it again" in open_parts
+    assert "| output | type |" in text
+    assert "| output | type |" not in open_parts
+    assert len(open_parts.splitlines()) < len(text.splitlines()) / 2
+
+
+def test_a_report_has_the_commands_that_work_where_it_is_read() -> None:
+    kept = Kept(BASE, "judged/7")
+    told = again.kept(rejected(), kept, HEAD)
+    text = comment.report(rejected(), replace(OCCASION, claimed=False, run_again=told))
+    assert f'git show {BASE}:judged/7/judged.diff > "$at/judged.diff"' in text
+    assert f'git checkout {HEAD}\nfvec judge . --patch "$at/judged.diff" --class exact' in text
+    assert "their.diff --class" not in text
+    again_told = again.kept(verified(), Kept(BASE, "pulls/fvec/x"), HEAD)
+    text = comment.report(verified(), replace(OCCASION, run_again=again_told))
+    assert '\nfvec verify "$at"\n' in text
+    assert check.verified(verified(), HEAD, again_told).text.count("fvec verify") == 1
 
 
 def test_only_so_many_earlier_reports_are_shown() -> None:
@@ -197,6 +221,23 @@ def test_hostile_words_stay_words_on_the_dashboard() -> None:
     text = dashboard.body(dashboard.Dashboard([run, failed] * 40, [pull] * 90, HOSTILE))
     assert inert(text)
     assert len(text) <= 60_000
+
+
+def test_a_claim_that_was_taken_back_comes_first_on_the_dashboard() -> None:
+    taken = dashboard.PullLine("fvec/server/q", "taken back", "server: Native strings", 9)
+    rows = dashboard.body(replace(SHOWN, pulls=[*SHOWN.pulls, taken])).split("## Pull requests")[1]
+    assert rows.splitlines()[4] == (
+        "| #9 | taken back | server: Native strings | its last rerun was rejected: close it, or "
+        "`/fvec recreate` |"
+    )
+
+
+def test_every_moment_is_written_alike() -> None:
+    text = dashboard.body(SHOWN)
+    assert "2026-01-02 03:04 UTC" in text
+    assert "+00:00" not in text + comment.report(verified(), OCCASION, EARLIER)
+    hostile = dashboard.Dashboard(runs=[replace(RUN, at=HOSTILE)])
+    assert inert(dashboard.body(hostile))
 
 
 # Onboarding

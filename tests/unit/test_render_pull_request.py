@@ -2,11 +2,18 @@ import re
 
 import pytest
 
+from bot.render import again, pull_request, sections
 from bot.render import body as body_parts
-from bot.render import pull_request, sections
-from layers.evidence import EvidenceFile, Verdict
+from bot.render.again import Kept
+from layers.evidence import EvidenceFile, Peak, Verdict
 from tests.golden_files import assert_golden
-from tests.render_fixture import accepted_iteration, evidence, refused_iterations
+from tests.render_fixture import (
+    BASE,
+    accepted_iteration,
+    evidence,
+    refused_iterations,
+    run_report,
+)
 
 PLOTS = {name: f"plots/{name}.svg" for name in ("pairs", "latency", "time")}
 HEADINGS = [
@@ -76,11 +83,11 @@ def test_what_was_not_measured_has_no_section():
 @pytest.mark.parametrize(
     ("low", "said"),
     [
-        (1.05, "10 replicas stay 10"),
-        (1.112, "carried by 9"),
-        (2.0, "carried by 5"),
-        (1.9999, "carried by 6"),
-        (30.0, "carried by 1:"),
+        (1.05, "**10 -> 10 replicas**"),
+        (1.112, "**10 -> 9 replicas**"),
+        (2.0, "**10 -> 5 replicas**"),
+        (1.9999, "**10 -> 6 replicas**"),
+        (30.0, "**10 -> 1 replicas**"),
     ],
 )
 def test_replicas_are_rounded_up_from_the_lower_end(low, said):
@@ -94,6 +101,11 @@ def test_a_stacked_change_says_what_it_was_measured_on():
     body = pull_request.render(changed(base_commit="91c22e7f3f6a2b55f0d1c7be2e0c8b8a93f4d102"))
     assert "Measured on top of `91c22e7f3f`, itself a change of this run" in body
     assert "git checkout 91c22e7f3f6a2b55f0d1c7be2e0c8b8a93f4d102" in body
+    # The run that found it began at the stack, not at the change below.
+    tail = body.partition("# the whole run that found it\n")[2]
+    assert tail.startswith(
+        "git checkout 4be1c60b0c8f0d7a1d1f4b6f0f5e6a77c2a9d310\nfvec run . --seed 7"
+    )
 
 
 def test_moved_bits_are_counted_in_the_summary():
@@ -153,3 +165,60 @@ def test_an_absolute_path_of_the_machine_is_not_shown():
 def test_the_verdict_is_that_of_the_evidence():
     body = pull_request.render(changed(verdict=Verdict.INCONCLUSIVE, reason="looks_spent"))
     assert "Verdict: **inconclusive** (`looks_spent`)." in body
+
+
+def with_peak(whole: EvidenceFile) -> EvidenceFile:
+    """Evidence of a stack whose manifest names its peak."""
+    peak = Peak(rate=900, replicas=12)
+    return whole.model_copy(update={"stack": whole.stack.model_copy(update={"peak": peak})})
+
+
+def test_replicas_are_those_of_the_peak_where_the_manifest_names_one():
+    body = pull_request.render(with_peak(evidence()))
+    assert "At 900\u00a0req/s peak: **12 -> 9 replicas**. That is 12 / 1.40, rounded up" in body
+    assert "of throughput at fixed load in flight" in body
+    assert "names no peak" not in body
+    assert "The manifest names no peak (`slo.peak`)" in pull_request.render(evidence())
+
+
+def test_replicas_are_counted_by_the_rate_at_the_slo_where_it_is_of_this_change_alone():
+    whole = with_peak(evidence()).model_copy(update={"total": run_report().total})
+    body = pull_request.render(whole)
+    assert "**12 -> 4 replicas**. That is 12 / 3.61, rounded up" in body
+    assert "of the rate held at the SLO" in body
+
+
+def test_a_gain_that_saves_no_replica_is_called_headroom():
+    end = accepted_iteration().end_to_end
+    assert end is not None
+    body = pull_request.render(changed(end_to_end=end.model_copy(update={"ci": (1.02, 1.1)})))
+    assert "**10 -> 10 replicas**" in body
+    assert "headroom, not a machine" in body
+
+
+def test_a_pull_request_says_what_its_statistics_mean():
+    body = pull_request.render(evidence())
+    assert "at most 0.5 % of runs accept anything that has no effect" in body
+    assert "what the unmodified stack differs by from itself in this run" in body
+    assert "z is the gain in standard errors, and the boundary what a look asks of it" in body
+    assert "it passes only where the whole interval is below +1 point" in body
+    assert "the referee, which computes the same outputs in float64" in body
+    assert "| 8 pairs |" in body
+
+
+def test_commands_at_github_fetch_what_they_need_from_the_commit_that_has_it():
+    kept = Kept("e" * 40, "pulls/fvec/features/x-y")
+    commands = again.evidence(evidence(), kept).splitlines()
+    assert commands[1:8] == [
+        "# in a clone of this repository that has no changes of your own",
+        f"git fetch origin {'e' * 40} {BASE}",
+        "at=$(mktemp -d)",
+        f'git show {"e" * 40}:pulls/fvec/features/x-y/evidence.json > "$at/evidence.json"',
+        f'git show {"e" * 40}:pulls/fvec/features/x-y/patch.diff > "$at/patch.diff"',
+        'fvec verify "$at"',
+        "# the patch alone, by the same gates",
+    ]
+    assert commands[8:10] == [
+        f"git checkout {BASE}",
+        'fvec judge . --patch "$at/patch.diff" --class exact --seed 7',
+    ]
