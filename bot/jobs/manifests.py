@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bot.jobs import checkouts
 from knowledge import yamlfile
 from layers.errors import InvalidInput, Location
 from layers.manifest import MANIFEST_PATH, Manifest, SandboxMode
@@ -61,24 +63,63 @@ def parse(content: bytes) -> Manifest:
         raise InvalidInput(f"{error.message}{more}", at=place, hint=error.hint) from error
 
 
-def check_not_weaker(then: str | None, now: Manifest, commit: str) -> None:
-    """Refuse a commit whose own manifest shuts code in less than the default branch's does.
+def check_base(mirror: Path, base: str, now: Loaded) -> None:
+    """Refuse a commit that judges by looser rules than the default branch, or by another judge.
 
-    What is measured at a commit obeys the manifest there, and anybody may base a pull request on
-    an old commit. `then` is the text of the manifest at `commit`, None where it has none.
+    What is measured at a commit obeys the manifest, the referee and the metric there, and anybody
+    may base a pull request on an old commit. The mirror has both; raises InvalidInput.
+    """
+    check_not_weaker(checkouts.text_at(mirror, base, str(MANIFEST_PATH)), now.manifest, base)
+    section = now.manifest.correctness
+    judges = [spec.rpartition(":")[0] for spec in (section.referee, section.metric) if spec]
+    if judges and checkouts.changed(mirror, base, checkouts.branch_ref(now.branch), *judges):
+        raise _old(base, f"has another {' or '.join(judges)} than the default branch")
+
+
+def check_not_weaker(then: str | None, now: Manifest, commit: str) -> None:
+    """Refuse a commit whose own manifest shuts code in less, or asks less, than the present one.
+
+    `then` is the text of the manifest at `commit`, None where it has none. Raises InvalidInput.
     """
     if then is None:
-        raise InvalidInput(
-            f"commit {commit[:12]}, which this is based on, has no {MANIFEST_PATH}",
-            hint="rebase it on the default branch",
-        )
-    mode = parse(then.encode("utf-8", "surrogateescape")).sandbox.mode
+        raise _old(commit, f"has no {MANIFEST_PATH}")
+    looser = next(_looser(parse(then.encode("utf-8", "surrogateescape")), now), None)
+    if looser is not None:
+        raise _old(commit, f"has a manifest that {looser}")
+
+
+def _looser(then: Manifest, now: Manifest) -> Iterator[str]:
+    """Yield where one manifest allows what the other does not."""
+    mode = then.sandbox.mode
     if _STRENGTH.index(mode) > _STRENGTH.index(now.sandbox.mode):
-        raise InvalidInput(
-            f"the manifest at {commit[:12]}, which this is based on, names a weaker sandbox "
-            f"({mode}) than that of the default branch ({now.sandbox.mode})",
-            hint="rebase it on the default branch",
+        yield (
+            f"names a weaker sandbox ({mode}) than that of the default branch ({now.sandbox.mode})"
         )
+    old, new = then.correctness, now.correctness
+    for name, before, most in (
+        ("sandbox.memory_gib", then.sandbox.memory_gib, now.sandbox.memory_gib),
+        ("sandbox.processes", then.sandbox.processes, now.sandbox.processes),
+        ("slo.p99_ms", then.slo.p99_ms, now.slo.p99_ms),
+        ("correctness.reorder.abs", old.reorder.abs, new.reorder.abs),
+        ("correctness.approximate_margin", old.approximate_margin, new.approximate_margin),
+    ):
+        if before is not None and (most is None or before > most):
+            there = "none" if most is None else f"{most:g}"
+            yield f"sets {name} to {before:g}, and the default branch to {there}"
+    for name, judge, present in (
+        ("referee", old.referee, new.referee),
+        ("metric", old.metric, new.metric),
+    ):
+        if judge is not None and judge != present:
+            yield f"names another {name} than that of the default branch"
+
+
+def _old(commit: str, what: str) -> InvalidInput:
+    return InvalidInput(
+        f"commit {commit[:12]}, which this is based on, {what}",
+        hint="rebase it on the default branch; one that fvec opened is made anew there by "
+        "`/fvec recreate`",
+    )
 
 
 def served_paths(manifest: Manifest) -> list[str]:

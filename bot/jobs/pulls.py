@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from bot.github.archive import folder_of
 from bot.jobs import checkouts, manifests
 from bot.jobs.context import Refusal, Superseded
-from layers.manifest import MANIFEST_PATH
 
 if TYPE_CHECKING:
     from bot.github.replies import Pull
@@ -97,6 +96,5 @@ def difference(context: Context, pull: Pull) -> Difference:
     if head != pull.head_sha:
         raise Superseded(f"the head of #{pull.number} moved while it was fetched")
     base = checkouts.parted(mirror, checkouts.branch_ref(pull.base), head)
-    then = checkouts.text_at(mirror, base, str(MANIFEST_PATH))
-    manifests.check_not_weaker(then, loaded.manifest, base)
+    manifests.check_base(mirror, base, loaded)
     return Difference(mirror, base, checkouts.patch(mirror, base, head))

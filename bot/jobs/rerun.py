@@ -20,7 +20,6 @@ from bot.jobs.measuring import EVIDENCE, PATCH, Measurement
 from bot.jobs.pulls import Subject, difference, is_ours, pinned
 from layers.errors import InvalidInput
 from layers.evidence import EvidenceFile
-from layers.manifest import MANIFEST_PATH
 from layers.repository.patches import MOST_BYTES
 
 if TYPE_CHECKING:
@@ -76,8 +75,7 @@ def _as_pushed(
     base, loaded = measured_on(evidence), manifests.needed(context.repository)
     mirror = checkouts.fetched(context.home, branches=(loaded.branch,), pull=pull.number)
     _check_what_is_kept(mirror, base, pull, inputs[PATCH])
-    then = checkouts.text_at(mirror, base, str(MANIFEST_PATH))
-    manifests.check_not_weaker(then, loaded.manifest, base)
+    manifests.check_base(mirror, base, loaded)
     return Subject(
         Measurement("verify", pull.head_sha, inputs=inputs),
         mirror,

@@ -18,7 +18,7 @@ from bot.jobs.measuring import Measurement
 from bot.render.comment import Told
 from bot.wake.jobs import JobSpec
 from layers.errors import Inconclusive, InvalidInput, Missing, ToolFailed
-from layers.manifest import Manifest
+from layers.manifest import MANIFEST_PATH, Manifest
 from layers.repository import git
 from layers.repository.patches import MOST_FILES
 from tests.e2e.proposals import git as commit_by_hand
@@ -203,7 +203,76 @@ def test_an_old_manifest_rules_no_weaker_sandbox_than_the_present_one(then, now,
         return
     with pytest.raises(InvalidInput, match=rf"weaker sandbox \({then}\)") as caught:
         manifests.check_not_weaker(text, present, "0" * 40)
-    assert caught.value.hint == "rebase it on the default branch"
+    assert (caught.value.hint or "").startswith("rebase it on the default branch")
+
+
+LIMITS = {"referee": "referee.py:score", "metric": "metric.py:value", "approximate_margin": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        ({"slo": {"p99_ms": 60}}, "sets slo.p99_ms to 60, and the default branch to 50"),
+        (
+            {"sandbox": {"memory_gib": 4096}},
+            "sandbox.memory_gib to 4096, and the default branch to 8",
+        ),
+        ({"sandbox": {"processes": 100_000}}, "sandbox.processes to 100000"),
+        (
+            {"correctness": {**LIMITS, "reorder": {"abs": 1e-4}}},
+            "correctness.reorder.abs to 0.0001",
+        ),
+        ({"correctness": {**LIMITS, "approximate_margin": 0.2}}, "approximate_margin to 0.2"),
+        ({"correctness": {"referee": "other.py:score"}}, "names another referee than"),
+        ({"correctness": {"metric": "metric.py:other"}}, "names another metric than"),
+    ],
+)
+def test_an_old_manifest_asks_no_less_than_the_present_one(then, said) -> None:
+    tight = {"reorder": {"abs": 1e-5}}
+    present = manifest(correctness={**LIMITS, **tight})
+    own = {**tight, **then.get("correctness", {})}
+    with pytest.raises(InvalidInput, match=said):
+        manifests.check_not_weaker(
+            json.dumps({**MANIFEST, **then, "correctness": own}), present, "0" * 40
+        )
+
+
+def test_a_margin_that_was_withdrawn_is_not_judged_by() -> None:
+    then = json.dumps({**MANIFEST, "correctness": LIMITS})
+    with pytest.raises(
+        InvalidInput, match=r"approximate_margin to 0\.1, and the default branch to none"
+    ):
+        manifests.check_not_weaker(
+            then, manifest(correctness={**LIMITS, "approximate_margin": None}), "0" * 40
+        )
+
+
+def test_an_old_manifest_may_ask_more_than_the_present_one() -> None:
+    then = {
+        "slo": {"p99_ms": 40},
+        "correctness": {"reorder": {"abs": 1e-6}},
+        "sandbox": {"processes": 16},
+    }
+    present = manifest(correctness={**LIMITS, "reorder": {"abs": 1e-5}})
+    manifests.check_not_weaker(json.dumps({**MANIFEST, **then}), present, "0" * 40)
+
+
+def test_an_old_referee_judges_nothing(home, tiny_repo) -> None:
+    def based_on_now() -> None:
+        mirror = checkouts.fetched(home, branches=("main",))
+        manifests.check_base(mirror, base, manifests.Loaded(present, "main"))
+
+    rules = json.dumps({**MANIFEST, "correctness": {"referee": "judge/referee.py:score"}})
+    present = manifests.parse(rules.encode())
+    write(tiny_repo, str(MANIFEST_PATH), rules)
+    base = write(tiny_repo, "judge/referee.py", "score = None\n")
+    write(tiny_repo, "README.md", "words\n")
+    based_on_now()
+    write(tiny_repo, "judge/referee.py", "score = max\n")
+    with pytest.raises(
+        InvalidInput, match=r"has another judge/referee\.py than the default branch"
+    ):
+        based_on_now()
 
 
 def test_a_commit_without_a_manifest_is_refused() -> None:
