@@ -24,6 +24,7 @@ from bot.github.replies import (
 from layers.errors import InvalidInput
 
 LARGEST_FILE_BYTES = 2**20
+ABSENT = ""  # the head of a branch that is not there
 _MOST_FILES = 200
 _MOST_BYTES = 32 * 2**20
 _MOST_RACES = 5  # how often another writer of the branch may come first
@@ -44,6 +45,11 @@ class Contents:
     def default_branch(self) -> str:
         """Return the name of the default branch."""
         return self._api.get(self._path(), RepositoryReply).default_branch
+
+    def read_only(self) -> str | None:
+        """Return the word for why GitHub takes no write here, None where it takes them."""
+        found = self._api.get(self._path(), RepositoryReply)
+        return "archived" if found.archived else "disabled" if found.disabled else None
 
     def branch_sha(self, name: str) -> str | None:
         """Return the commit that a branch is at, or None where there is no such branch."""
@@ -70,12 +76,15 @@ class Contents:
             return _decoded(file.content, path)
         return self._blob(file.sha, path)  # the contents API gives no file beyond 1 MB
 
-    def read_tree(self, ref: str) -> dict[str, TreeEntry]:
-        """Return the files of a branch or commit by path, links and submodules included."""
+    def read_tree(self, ref: str) -> dict[str, TreeEntry] | None:
+        """Return the files of a branch or commit by path, links and submodules included.
+
+        None where they are more than GitHub lists.
+        """
         path = self._path("git/trees", check_revision(ref))
         tree = self._api.get(path, TreeReply, {"recursive": 1})
         if tree.truncated:
-            raise GitHubError(f"{self.full_name} has more files at {ref} than GitHub lists")
+            return None
         return {
             entry.path: TreeEntry(entry.path, entry.mode, entry.sha, entry.size)
             for entry in tree.tree
@@ -89,14 +98,16 @@ class Contents:
         message: str,
         *,
         parent_of_new: str | None = None,
+        expected_head: str | None = None,
     ) -> str:
         """Put files on a branch in one commit, the rest of it as it is; return its head's sha.
 
         A branch that is not there is made, from `parent_of_new`, or with a history of its own.
         Where nothing would change there is no commit. The branch is never forced: whoever came
-        first stays, and the commit is made again on top of that.
+        first stays, and the commit is made again on top of that; with `expected_head` (`ABSENT`:
+        no branch) it is made on that commit or not at all.
         Raises `InvalidInput` for what is no path or too much, `Conflict` where others kept coming
-        first or a rule forbids it.
+        first, the head is another than was expected, or a rule forbids it.
         """
         _check_files(files)
         check_branch_name(branch)
@@ -104,6 +115,8 @@ class Contents:
         races = 0
         while True:
             head = self.branch_sha(branch)
+            if expected_head is not None and expected_head != (head or ABSENT):
+                raise Conflict(f"{branch} of {self.full_name} has moved meanwhile", status=409)
             parent = head or parent_of_new
             commit = self._commit(blobs, message, parent)
             if commit == head:

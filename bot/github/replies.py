@@ -120,9 +120,11 @@ class TokenReply(Reply):
 
 
 class RepositoryReply(Reply):
-    """A repository."""
+    """A repository; one that is archived or disabled takes no write."""
 
     default_branch: Name
+    archived: bool = False
+    disabled: bool = False
 
 
 class PermissionReply(Reply):

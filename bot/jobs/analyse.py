@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from layers.evidence import RunReport
 
 MOST_READ = 200  # files of packages and model configurations
+COMMIT = "commit"  # the file of a job's folder that names what is analysed
 _SHA = re.compile(r"[0-9a-f]{40}")
 _AS_SHOWN: dict[str, Standing] = {
     "opened": "open",
@@ -299,20 +300,26 @@ def _pinned(context: Context, mirror: Path, branch: str) -> str:
     its change alone.
     """
     head = git.resolve(mirror, checkouts.branch_ref(branch))
-    sha = context.spec.sha or _noted(context.folder / "commit", head)
+    sha = context.spec.sha or _noted(context, head)
     if checkouts.resolved(mirror, sha) is None or not checkouts.builds_on(mirror, head, sha):
         raise Refusal(f"commit {sha[:10]} is not on {branch}, where changes are proposed")
     return sha
 
 
-def _noted(file: Path, head: str) -> str:
-    """Return the commit that was noted when the job was first done; note `head` where none was."""
+def noted(context: Context) -> str | None:
+    """Return the commit that was noted when the job was first done, None where none was."""
     try:
-        noted = file.read_text(encoding="ascii").strip()
+        text = (context.folder / COMMIT).read_text(encoding="ascii").strip()
     except FileNotFoundError:
-        noted = ""
-    if _SHA.fullmatch(noted):
-        return noted
+        return None
+    return text if _SHA.fullmatch(text) else None
+
+
+def _noted(context: Context, head: str) -> str:
+    """Return the commit that was noted when the job was first done; note `head` where none was."""
+    if (there := noted(context)) is not None:
+        return there
+    file = context.folder / COMMIT
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{head}\n", encoding="ascii")
     return head

@@ -1,6 +1,7 @@
 """Performs one job: who asked may, the work, what is told, what is kept.
 
-    permission -> eyes -> prepare -> measure (no credentials) -> report -> written down -> rocket
+    permission -> eyes -> prepare -> in progress -> measure (no credentials) -> report
+        -> written down -> rocket
 
 A job that ended is noted in its folder, so that one that is done again after a kill ends alike and
 measures nothing anew. What people see of an error is its message, redacted.
@@ -11,10 +12,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from bot.github.errors import TRANSIENT, GitHubError
+from bot.github.archive import EvidenceBranch
+from bot.github.errors import TRANSIENT, Forbidden, GitHubError, NotFound
 from bot.jobs import (
     analyse,
     board,
@@ -27,14 +30,16 @@ from bot.jobs import (
     notes,
     onboard,
     rerun,
+    underway,
 )
 from bot.jobs.context import JobResult, Refusal, Superseded
 from bot.render import check
 from bot.render.redact import redact
 from bot.render.text import one_line
 from bot.wake import commands
+from bot.wake.jobs import MEASURING
 from knowledge.yamlfile import YamlError
-from layers.errors import FvecError, InvalidInput
+from layers.errors import FvecError, InvalidInput, ToolFailed
 from layers.manifest import MANIFEST_PATH
 
 if TYPE_CHECKING:
@@ -56,11 +61,24 @@ def perform(context: Context) -> JobResult:
     return _finished(context, _guarded(context, lambda: _work(context)))
 
 
+def given_up(context: Context, why: str) -> JobResult:
+    """End a job that whoever keeps the queue has given up, and tell it where people look.
+
+    One that ended stays as it ended. Raises as `perform` does.
+    """
+    if (ended := notes.read(context)) is not None:
+        return ended
+    error = ToolFailed(why, hint="ask again; the log of the service says more")
+    return _finished(context, _failed(context, error))
+
+
 def prepare(context: Context) -> analyse.Subject | PullSubject | None:
     """Return what a job is to have measured, None where it measures nothing.
 
     Raises Superseded, Refusal and FvecError.
     """
+    if context.spec.kind in MEASURING and (why := context.repository.read_only()) is not None:
+        raise Refusal(f"the repository is {why}: nothing that is measured could be told there")
     match context.spec.kind:
         case "analyse" | "recreate":
             return analyse.prepare(context)
@@ -96,12 +114,39 @@ def _work(context: Context) -> JobResult:
     subject = prepare(context)
     if subject is None:
         return _quick(context)
+    shown = _pinned(context, subject.wanted.sha)
+    _begin(shown)
+    try:
+        return _measured(context, subject)
+    except Superseded:
+        with _as_far_as_it_goes(context):
+            underway.drop(shown)
+        raise
+
+
+def _measured(context: Context, subject: analyse.Subject | PullSubject) -> JobResult:
+    """Have a subject measured, and report it."""
     place = context.folder / "checkout"
     checkout = checkouts.check_out(subject.mirror, subject.wanted.sha, subject.branch, place)
     results = measuring.measure(context, subject.wanted, checkout)
     if isinstance(subject, analyse.Subject):
         return analyse.report(context, subject, [analyse.Shard("whole", results)], checkout)
     return judging.report(context, subject, results)
+
+
+def _begin(context: Context) -> None:
+    """Show on the commit that it is measured now; raises Refusal where nothing can be told there."""
+    try:
+        underway.begin(context)
+    except (Forbidden, NotFound) as error:
+        if context.client.app is not None:  # of all others GitHub takes no check run
+            raise Refusal(f"{one_line(error.message)}: so nothing is measured") from error
+
+
+def _pinned(context: Context, sha: str) -> Context:
+    """Return a job whose commit is pinned, as the check run of it needs; who asked was answered."""
+    pinned = {"sha": context.spec.sha or sha, "comment_id": None}
+    return replace(context, spec=context.spec.model_copy(update=pinned))
 
 
 def _reported(
@@ -192,8 +237,11 @@ def _failed(context: Context, error: FvecError | YamlError) -> JobResult:
         elif context.spec.kind in ("analyse", "recreate"):
             told = check.broken(message, hint, fault_of_input=_of_manifest(error))
             repository = context.repository
-            sha = context.spec.sha or repository.branch_sha(repository.default_branch())
+            sha = context.spec.sha or analyse.noted(context)
+            sha = sha or repository.branch_sha(repository.default_branch())
             if sha is not None:
+                archive = EvidenceBranch(repository)
+                archive.note_attempt(sha, context.clock(), one_line(message))
                 analyse.tell(context, sha, told)
     return JobResult("failed", one_line(message.partition("\n")[0]), hint)
 

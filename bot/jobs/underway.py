@@ -39,8 +39,8 @@ def begin(context: Context, address: str = "") -> None:
         )
 
 
-def drop(context: Context, address: str) -> None:
-    """Complete the check run that `begin` set in progress with this `address`.
+def drop(context: Context, address: str | None = None) -> None:
+    """Complete the check run that `begin` set in progress with this `address`; None: with any.
 
     One that says something by now, or is in progress for a later job, stays. Raises GitHubError.
     """
@@ -48,7 +48,9 @@ def drop(context: Context, address: str) -> None:
     if sha is None:
         return
     there = repository.check_run_exists(sha, check.NAME, _external_id(context))
-    if there is None or there.status != "in_progress" or there.details_url != address:
+    if there is None or there.status != "in_progress":
+        return
+    if address is not None and there.details_url != address:
         return
     told = check.broken(_ENDED, _HINT)
     repository.check_run(

@@ -15,7 +15,7 @@ from pathlib import Path
 from layers.errors import InvalidInput, Location, ToolFailed
 
 APPLICATION_ID = 0x66766563  # "fvec": whose file this is, in SQLite's header
-VERSION = 1
+VERSION = 2
 BUSY_S = 10.0  # how long a writer waits for another process's transaction
 
 _TABLES = (
@@ -37,6 +37,8 @@ _TABLES = (
         ended_s REAL,
         attempts INTEGER NOT NULL DEFAULT 0,
         claims INTEGER NOT NULL DEFAULT 0,
+        delays INTEGER NOT NULL DEFAULT 0,
+        delayed_s REAL,
         owner TEXT,
         lease_until_s REAL,
         superseded INTEGER NOT NULL DEFAULT 0,
@@ -57,7 +59,11 @@ _TABLES = (
         installation INTEGER,
         next_tick_s REAL NOT NULL
     ) STRICT""",
-    "CREATE TABLE workers (owner TEXT PRIMARY KEY, beat_s REAL NOT NULL) STRICT",
+    """CREATE TABLE workers (
+        owner TEXT PRIMARY KEY,
+        lane TEXT NOT NULL,
+        beat_s REAL NOT NULL
+    ) STRICT""",
     """CREATE TABLE redeliveries (
         guid TEXT PRIMARY KEY,
         tries INTEGER NOT NULL,

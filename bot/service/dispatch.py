@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -9,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bot.github.client import connect
-from bot.github.errors import NotFound
+from bot.github.errors import TRANSIENT, GitHubError, NotFound
 from bot.github.transport import Remote
-from bot.jobs import board, decide, runner
+from bot.jobs import board, decide, helping, runner
 from bot.jobs.context import Context
 from bot.service import work
 from bot.service.rounds import Rounds
+from bot.service.store import TELL
 from bot.service.worker import Done
 from bot.wake.policy import Decision, Sleep, Wake
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from bot.wake.events import Event
     from bot.wake.jobs import JobSpec
 
+log = logging.getLogger(__name__)
 HEARD: Final = "eyes"  # the reaction to a command that is going to be followed
 
 
@@ -57,6 +60,8 @@ class Dispatcher:
             return self._decide(work.event_of(job.payload))
         if job.kind == "tick":
             return self._tick(work.tick_of(job.payload))
+        if job.kind == TELL:
+            return self._tell(work.loss_of(job.payload))
         return self._perform(job, work.spec_of(job.payload), stopping)
 
     def _react(self, reaction: work.Reaction) -> Done:
@@ -80,23 +85,44 @@ class Dispatcher:
             self._rounds.forget(tick.repository)
             return Done("done", f"ticked no more: {error.message}")
         if isinstance(decision, Sleep):
-            board.say(repository, decision.why)
+            _say(repository, decision.why)
         return _decided(decision)
 
+    def _tell(self, loss: work.Loss) -> Done:
+        """Tell of a job that was given up, where people wait for it."""
+        told = f"given up: {loss.why}"
+        if loss.kind != "decide":
+            context = self._context(work.spec_of(loss.payload), loss.job_id, loss.created_s)
+            runner.given_up(context, told)
+            return Done("done", told)
+        event = work.event_of(loss.payload)
+        repository = self._client.repository(event.repository)
+        if event.comment_id is not None:
+            why = f"{told.partition(chr(10))[0]}; give the command again"
+            helping.refuse(repository, event.number, event.comment_id, why)
+        else:
+            _say(repository, f"an event ({event.kind}) came to nothing: {told}")
+        return Done("done", told)
+
     def _perform(self, job: Job, spec: JobSpec, stopping: Stopping) -> Done:
-        context = Context(
+        context = self._context(spec, job.id, job.created_s, stopping)
+        result = runner.perform(context)
+        return Done(result.state, result.summary)
+
+    def _context(
+        self, spec: JobSpec, job_id: int, created_s: float, stopping: Stopping = lambda: None
+    ) -> Context:
+        return Context(
             spec=spec,
             client=self._client,
             repository=self._client.repository(spec.repository),
             remote=Remote(f"{self._server_url}/{spec.repository}.git", self._credentials),
             work=self._folder,
-            attempt_of=f"{job.id}-{job.created_s:.0f}",
+            attempt_of=f"{job_id}-{created_s:.0f}",
             stopping=stopping,
             clock=self._now,
             fvec=self._fvec,
         )
-        result = runner.perform(context)
-        return Done(result.state, result.summary)
 
     def _around(self, repository: Repository) -> decide.Surroundings:
         return decide.Surroundings(
@@ -108,6 +134,16 @@ class Dispatcher:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)
+
+
+def _say(repository: Repository, why: str) -> None:
+    """Show on the dashboard why nothing follows; a repository without issues has none."""
+    try:
+        board.say(repository, why)
+    except TRANSIENT:
+        raise
+    except GitHubError as error:
+        log.info("not told in %s: %s", repository.full_name, error.message)
 
 
 def _decided(decision: Decision) -> Done:

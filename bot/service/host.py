@@ -28,13 +28,11 @@ from bot.service.database import Database, StoreBroken
 from bot.service.dispatch import Dispatcher
 from bot.service.metrics import Metrics
 from bot.service.signature import Secrets
-from bot.service.store import Lane, Store
+from bot.service.store import LANES, Store
 from bot.service.vitals import Vitals
-from bot.service.worker import Worker
+from bot.service.worker import GRACE_S, Worker
 from layers.errors import InvalidInput, ToolFailed
 
-LANES: tuple[Lane, ...] = ("quick", "measure")
-GRACE_S = 60.0  # for work to stop: a measuring program takes down its servers first
 MOST_CONNECTIONS = 32  # each may hold a payload of 25 MiB
 SHORTEST_SECRET = 16  # bytes
 BACKLOG = 128  # connections that wait to be accepted
@@ -133,6 +131,12 @@ class _Service:
                 raise ToolFailed(
                     f"a part of the service has ended by itself: {thread.name}",
                     hint="the lines above say why; jobs that were begun are done after a new start",
+                )
+        for worker in self._workers:
+            if worker.stuck.is_set():
+                raise ToolFailed(
+                    f"a job does not end: {worker.owner}",
+                    hint="start the service again: the job is done anew",
                 )
 
     def _end(self) -> None:

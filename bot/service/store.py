@@ -2,20 +2,23 @@
 
 A worker holds a job by a lease, which it extends while it lives. After a lease has ended anybody
 may claim the job anew; the worker that lost it is told so by `extend`, and refused by `finish`:
-each claim has a number of its own. Times are seconds since the epoch, given by the caller.
+each claim has a number of its own. A job that is given up is told of by a job of its own, in the
+same transaction. Times are seconds since the epoch, given by the caller.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from bot.service import limits, rounds
 from bot.service.database import Database
 
 Lane = Literal["quick", "measure"]
+LANES: tuple[Lane, ...] = ("quick", "measure")
 State = Literal["queued", "running", "done", "refused", "failed", "superseded"]
 Ended = Literal["done", "refused", "failed", "superseded"]
 Receipt = Literal["accepted", "ignored", "limited", "duplicate"]
@@ -23,6 +26,9 @@ Lease = Literal["held", "superseded", "lost"]
 
 LEASE_S = 60.0
 MOST_ATTEMPTS = 5
+LONGEST_DELAY_S = 3 * 86_400.0  # how long a job waits for what it cannot help: GitHub, a disk
+TELL: Final = "tell"  # the kind of the job that tells of one that was given up
+_UNTOLD = frozenset({TELL, "react", "tick"})  # of these nobody waits for a word
 MOST_RESULT = 4_000  # characters kept of what a job says at its end
 
 
@@ -43,7 +49,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed job; `owner` and `claim` say whose claim it is, `attempt` counts from 1."""
+    """A claimed job; `owner` and `claim` say whose claim it is, `attempt` counts from 1.
+
+    `delays` is how often it was put off.
+    """
 
     id: int
     kind: str
@@ -53,6 +62,7 @@ class Job:
     claim: int
     owner: str
     created_s: float
+    delays: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +154,8 @@ class Store:
                 (owner, now_s + self.lease_s, row[0]),
             )
             held = db.execute(
-                "SELECT id, kind, key, payload, attempts, claims, owner, created_s FROM jobs"
-                " WHERE id = ?",
+                "SELECT id, kind, key, payload, attempts, claims, owner, created_s, delays"
+                " FROM jobs WHERE id = ?",
                 row,
             )
             return Job(*held.fetchone())
@@ -181,7 +191,7 @@ class Store:
             if row is None:
                 return False
             superseded = bool(row[0])
-            _end(db, job, "superseded" if superseded else state, result, now_s)
+            _end(db, job.id, "superseded" if superseded else state, result, now_s)
             if not superseded:
                 _supersede(db, supersede, now_s)
                 _queue(db, follow, now_s)
@@ -197,14 +207,41 @@ class Store:
             if row is None:
                 return None
             if row[0] or job.attempt >= self.most_attempts:
-                ended: Ended = "superseded" if row[0] else "failed"
-                _end(db, job, ended, why, now_s)
-                return ended
+                return _without_result(db, job, superseded=bool(row[0]), why=why, now_s=now_s)
             db.execute(
                 "UPDATE jobs SET state = 'queued', not_before_s = ?, result = ? WHERE id = ?",
                 (not_before_s, _kept(why), job.id),
             )
             return "queued"
+
+    def put_off(self, job: Job, why: str, not_before_s: float, now_s: float) -> State | None:
+        """Queue a job again that met what passes; it counts as no attempt.
+
+        It is given up after `LONGEST_DELAY_S` of that. Returns the state it is in now, None where
+        the lease was lost.
+        """
+        with self.database.transaction() as db:
+            row = _held(db, job)
+            if row is None:
+                return None
+            (since_s,) = db.execute("SELECT delayed_s FROM jobs WHERE id = ?", (job.id,)).fetchone()
+            since_s = now_s if since_s is None else since_s
+            if row[0] or now_s - since_s > LONGEST_DELAY_S:
+                return _without_result(db, job, superseded=bool(row[0]), why=why, now_s=now_s)
+            db.execute(
+                "UPDATE jobs SET state = 'queued', not_before_s = ?, result = ?, delayed_s = ?,"
+                " attempts = attempts - 1, delays = delays + 1 WHERE id = ?",
+                (not_before_s, _kept(why), since_s, job.id),
+            )
+            return "queued"
+
+    def give_up(self, job: Job, why: str, now_s: float) -> State | None:
+        """End a job that no other attempt would help; None where the lease was lost."""
+        with self.database.transaction() as db:
+            row = _held(db, job)
+            if row is None:
+                return None
+            return _without_result(db, job, superseded=bool(row[0]), why=why, now_s=now_s)
 
     def give_back(self, job: Job, now_s: float) -> bool:
         """Queue a job again that its worker cannot go on with; it counts as no attempt."""
@@ -213,7 +250,7 @@ class Store:
             if row is None:
                 return False
             if row[0]:
-                _end(db, job, "superseded", "", now_s)
+                _end(db, job.id, "superseded", "", now_s)
                 return True
             db.execute(
                 "UPDATE jobs SET state = 'queued', attempts = attempts - 1 WHERE id = ?",
@@ -241,12 +278,15 @@ class Store:
             " WHERE state = 'running' AND lease_until_s <= ? AND superseded = 1",
             (now_s, now_s),
         )
-        db.execute(
-            "UPDATE jobs SET state = 'failed', ended_s = ?,"
-            " result = 'given up: its worker was lost at the last attempt, too'"
+        lost = db.execute(
+            "SELECT id, kind, payload, created_s FROM jobs"
             " WHERE state = 'running' AND lease_until_s <= ? AND attempts >= ?",
-            (now_s, now_s, self.most_attempts),
-        )
+            (now_s, self.most_attempts),
+        ).fetchall()
+        for id_, kind, payload, created_s in lost:
+            why = "given up: its worker was lost at the last attempt, too"
+            _end(db, id_, "failed", why, now_s)
+            _queue(db, _loss(id_, kind, payload, created_s, why), now_s)
         db.execute(
             "UPDATE jobs SET state = 'queued' WHERE state = 'running' AND lease_until_s <= ?",
             (now_s,),
@@ -268,11 +308,30 @@ def _running(db: sqlite3.Connection, lane: Lane) -> bool:
     return found.fetchone() is not None
 
 
-def _end(db: sqlite3.Connection, job: Job, state: Ended, result: str, now_s: float) -> None:
+def _end(db: sqlite3.Connection, id_: int, state: Ended, result: str, now_s: float) -> None:
     db.execute(
         "UPDATE jobs SET state = ?, result = ?, ended_s = ? WHERE id = ?",
-        (state, _kept(result), now_s, job.id),
+        (state, _kept(result), now_s, id_),
     )
+
+
+def _without_result(
+    db: sqlite3.Connection, job: Job, *, superseded: bool, why: str, now_s: float
+) -> Ended:
+    """End a job that came to nothing; one that failed is told of."""
+    ended: Ended = "superseded" if superseded else "failed"
+    _end(db, job.id, ended, why, now_s)
+    if not superseded:
+        _queue(db, _loss(job.id, job.kind, job.payload, job.created_s, why), now_s)
+    return ended
+
+
+def _loss(id_: int, kind: str, payload: str, created_s: float, why: str) -> list[Work]:
+    """Return the job that tells of one that was given up; none where nobody waits for it."""
+    if kind in _UNTOLD:
+        return []
+    told = {"job_id": id_, "kind": kind, "payload": payload, "created_s": created_s}
+    return [Work(TELL, f"{TELL}-{id_}", "quick", json.dumps({**told, "why": _kept(why)}))]
 
 
 def _queue(db: sqlite3.Connection, works: Iterable[Work], now_s: float) -> None:
@@ -282,7 +341,7 @@ def _queue(db: sqlite3.Connection, works: Iterable[Work], now_s: float) -> None:
         " VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (key) WHERE state IN ('queued', 'running') AND superseded = 0"
         " DO UPDATE SET not_before_s = min(not_before_s, excluded.not_before_s)"
-        " WHERE state = 'queued' AND attempts = 0",
+        " WHERE state = 'queued' AND attempts = 0 AND delays = 0",
         [(w.kind, w.lane, w.key, w.payload, max(w.not_before_s, now_s), now_s) for w in works],
     )
 

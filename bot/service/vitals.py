@@ -6,10 +6,11 @@ import threading
 from dataclasses import dataclass
 
 from bot.service.database import Database, StoreBroken
-from bot.service.store import Lane
+from bot.service.store import LANES, Lane
 
 BEAT_S = 15.0  # how often a worker says that it lives
 SILENT_S = 90.0  # after which it is taken for dead
+LATE_S = 1800.0  # a quick job that has waited so long is done by nobody
 PROBE_S = 2.0  # a probe writes to the disk: asked more often, the last answer holds
 
 
@@ -32,11 +33,12 @@ class Vitals:
         self._probed_s = float("-inf")
         self._writable = False
 
-    def beat(self, owner: str, now_s: float) -> None:
-        """Note that a worker lives."""
+    def beat(self, owner: str, lane: Lane, now_s: float) -> None:
+        """Note that a worker of a lane lives."""
         with self._database.transaction() as db:
             db.execute(
-                "INSERT OR REPLACE INTO workers (owner, beat_s) VALUES (?, ?)", (owner, now_s)
+                "INSERT OR REPLACE INTO workers (owner, lane, beat_s) VALUES (?, ?, ?)",
+                (owner, lane, now_s),
             )
 
     def silent(self, owner: str) -> None:
@@ -57,10 +59,14 @@ class Vitals:
         if not writable:
             return "the database cannot be written"
         try:
-            lives = self._worker_lives(now_s)
+            working = self._lanes_with_a_worker(now_s)
+            quick, _ = self.queues(now_s)
         except StoreBroken:
             return "the database cannot be read"
-        return None if lives else "no worker has been heard of lately"
+        idle = [lane for lane in LANES if lane not in working]
+        if idle:
+            return f"no worker of the lane {' or '.join(idle)} has been heard of lately"
+        return "jobs that take seconds wait for half an hour" if quick.oldest_s > LATE_S else None
 
     def jobs(self) -> list[tuple[str, str, int]]:
         """Return how many jobs are kept of each kind and state: kind, state, count."""
@@ -78,8 +84,7 @@ class Vitals:
                 (now_s,),
             )
             waiting = {lane: (depth, now_s - since_s) for lane, depth, since_s in found}
-        lanes: tuple[Lane, ...] = ("quick", "measure")
-        return [Queue(lane, *waiting.get(lane, (0, 0.0))) for lane in lanes]
+        return [Queue(lane, *waiting.get(lane, (0, 0.0))) for lane in LANES]
 
     def _probe(self, now_s: float) -> bool:
         try:
@@ -91,9 +96,10 @@ class Vitals:
             return False
         return True
 
-    def _worker_lives(self, now_s: float) -> bool:
+    def _lanes_with_a_worker(self, now_s: float) -> frozenset[str]:
+        """Return the lanes that a worker was heard of in; a beat of the future is no news."""
         with self._database.transaction() as db:
-            row = db.execute(
-                "SELECT 1 FROM workers WHERE beat_s > ? LIMIT 1", (now_s - SILENT_S,)
-            ).fetchone()
-        return row is not None
+            found = db.execute(
+                "SELECT DISTINCT lane FROM workers WHERE abs(beat_s - ?) < ?", (now_s, SILENT_S)
+            )
+            return frozenset(lane for (lane,) in found)

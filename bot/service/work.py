@@ -1,7 +1,8 @@
 """What a delivery asks for, as jobs; and jobs as data again. Pure.
 
 Kinds beside those of `bot.wake.jobs`: `decide` (an event that the policy is asked about), `tick`
-(time that passed, likewise) and `react` (a reaction to a comment, nothing else).
+(time that passed, likewise), `react` (a reaction to a comment, nothing else) and `tell` (a job that
+was given up, which somebody waits for).
 """
 
 from __future__ import annotations
@@ -38,6 +39,17 @@ class Reaction:
     installation: int | None
     comment_id: int
     content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A job that was given up, as `bot.service.store` tells of it."""
+
+    job_id: int
+    kind: str
+    payload: str
+    created_s: float
+    why: str
 
 
 def repositories_of(event: Event) -> tuple[str, ...]:
@@ -104,6 +116,11 @@ def tick_of(payload: str) -> Tick:
 def reaction_of(payload: str) -> Reaction:
     """Return the reaction of a job of kind `react`."""
     return Reaction(**json.loads(payload))
+
+
+def loss_of(payload: str) -> Loss:
+    """Return the loss of a job of kind `tell`."""
+    return Loss(**json.loads(payload))
 
 
 def spec_of(payload: str) -> JobSpec:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from bot.github.errors import RateLimited
+from bot.github.errors import RateLimited, Unavailable
 from bot.render.redact import redact
 from bot.service.database import StoreBroken
 from bot.service.store import Ended, Job, Lane, State, Store, Work
@@ -27,10 +27,13 @@ from layers.errors import InvalidInput, Missing
 StopReason = Literal["superseded", "stopping"]
 
 POLL_S = 1.0  # between looks at an empty queue
-LONGEST_JOB_S = 30 * 3600.0  # a day's budget and what goes with it; longer hangs
+# What takes longer hangs: a day's budget and what goes with it, or a fetch and some requests.
+LONGEST_S: dict[Lane, float] = {"measure": 30 * 3600.0, "quick": 2 * 3600.0}
+GRACE_S = 60.0  # for work to stop: a measuring program takes down its servers first
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 60.0, 3600.0
 _BEATS_A_LEASE = 4
 _PERMANENT = (InvalidInput, Missing)  # the next attempt would end alike
+_PASSING = (RateLimited, Unavailable, StoreBroken)  # not the work's fault: it counts as no attempt
 log = logging.getLogger(__name__)
 
 
@@ -84,8 +87,14 @@ class Worker:
         observe: Observe = lambda _kind, _state, _seconds: None,
         clock: Callable[[], float] = time.time,
         poll_s: float = POLL_S,
+        longest_s: float | None = None,
+        grace_s: float = GRACE_S,
     ) -> None:
-        """Do jobs of `lane` by `perform`, which may raise; `observe` hears how each ended."""
+        """Do jobs of `lane` by `perform`, which may raise; `observe` hears how each ended.
+
+        `stuck` is set where work goes on `grace_s` after it was told to stop, since it took longer
+        than `longest_s` (default: that of the lane): nothing but the end of this process ends it.
+        """
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{lane}:{secrets.token_hex(4)}"
         self._store, self._perform, self._lane = store, perform, lane
         self._vitals = Vitals(store.database)
@@ -94,6 +103,9 @@ class Worker:
         self._turn = threading.Lock()
         self._current: tuple[Job, Hold] | None = None
         self._beat_s = float("-inf")
+        self._longest_s = LONGEST_S[lane] if longest_s is None else longest_s
+        self._grace_s = grace_s
+        self.stuck = threading.Event()
 
     def run(self) -> None:
         """Work until `stop` is called; an unusable database is waited for."""
@@ -133,7 +145,7 @@ class Worker:
     def _beat(self) -> None:
         if abs(self._clock() - self._beat_s) >= BEAT_S:
             self._beat_s = self._clock()
-            self._vitals.beat(self.owner, self._beat_s)
+            self._vitals.beat(self.owner, self._lane, self._beat_s)
 
     def _work(self, job: Job) -> None:
         began_s = time.monotonic()
@@ -172,13 +184,15 @@ class Worker:
     def _extend(self, job: Job, hold: Hold, ended: threading.Event) -> None:
         began_s = time.monotonic()
         while not ended.wait(min(self._store.lease_s / _BEATS_A_LEASE, BEAT_S)):
-            if time.monotonic() - began_s > LONGEST_JOB_S:
+            if time.monotonic() - began_s > self._longest_s:
                 hold.overdue = True
                 hold.stop("stopping")
+                if not ended.wait(self._grace_s):
+                    self.stuck.set()
                 return
             try:
                 lease = self._store.extend(job, self._clock())
-                self._vitals.beat(self.owner, self._clock())
+                self._vitals.beat(self.owner, self._lane, self._clock())
             except StoreBroken:
                 log.exception("the lease of job %d could not be extended", job.id)
                 continue
@@ -205,10 +219,14 @@ class Worker:
         if hold.reason == "stopping" and not hold.overdue:
             return "given back" if self._store.give_back(job, now_s) else "lost"
         told = redact(f"{type(error).__name__}: {error}")
+        state: State | None
         if isinstance(error, _PERMANENT):
-            return "failed" if self._store.finish(job, "failed", told, now_s) else "lost"
-        wait_s = backoff_s(job.attempt)
-        if isinstance(error, RateLimited):
-            wait_s = max(wait_s, error.retry_at.timestamp() - now_s)
-        state: State | None = self._store.retry(job, told, now_s + wait_s, now_s)
+            state = self._store.give_up(job, told, now_s)
+        elif isinstance(error, _PASSING):
+            wait_s = backoff_s(job.delays + 1)
+            if isinstance(error, RateLimited):
+                wait_s = max(wait_s, error.retry_at.timestamp() - now_s)
+            state = self._store.put_off(job, told, now_s + wait_s, now_s)
+        else:
+            state = self._store.retry(job, told, now_s + backoff_s(job.attempt), now_s)
         return state or "lost"

@@ -31,7 +31,7 @@ def test_an_analysis_opens_what_it_accepted_and_says_so(bot: Bot, ran: Ran) -> N
     assert (pull["head"]["ref"], pull["base"]["ref"], pull["draft"]) == (FIRST, "main", True)
     conclusion, title = check(bot, base, "analysis")
     run_id = ran.run["run_id"]
-    assert (conclusion, title) == ("success", f"2 changes accepted, run {run_id}")
+    assert (conclusion, title) == ("success", f"1 change accepted, run {run_id}")
     assert result == JobResult(
         "done",
         f"run {run_id}: {ran.run['conclusion']}",

@@ -383,6 +383,41 @@ def test_a_rate_limit_is_waited_for(path):
     assert (state, wait_s > 4 * 3600) == ("queued", True)
 
 
+def test_an_outage_is_waited_out_however_often_it_is_met(path):
+    later_s = 0.0
+
+    def perform(_job, _stopping):
+        raise Unavailable("GitHub is failing")
+
+    with opened(path) as store:
+        store.enqueue([Work("decide", "decide-1", "quick", "{}")], time.time())
+        worker = Worker(store, perform, "quick", clock=lambda: time.time() + later_s)
+        for _ in range(20):
+            worker._round()
+            later_s += 3600.0
+        assert jobs(store) == [("decide-1", "queued", 0)]
+
+
+def test_work_that_hangs_is_told_to_stop_and_where_it_does_not_the_process_has_to_end(path):
+    go = threading.Event()
+
+    def perform(_job, stopping):
+        assert go.wait(PATIENCE_S)
+        assert stopping() == "stopping"
+        return Done("done", "too late")
+
+    database = Database(path)
+    store = Store(database, lease_s=0.04)
+    store.enqueue([Work("decide", "decide-1", "quick", "{}")], time.time())
+    worker = Worker(store, perform, "quick", longest_s=0.0, grace_s=0.0)
+    thread = threading.Thread(target=worker._round)
+    thread.start()
+    assert worker.stuck.wait(PATIENCE_S)
+    go.set()
+    thread.join()
+    database.close()
+
+
 def test_input_that_is_wrong_is_not_tried_again(path):
     with opened(path) as store:
         seen, state, _, result = ended_by(store, InvalidInput("no such repository"))

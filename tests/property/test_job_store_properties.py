@@ -56,7 +56,7 @@ class Workers(RuleBasedStateMachine):
             assert self.held[job.id][0] == job.claim
             self.held[job.id] = (job.claim, self.now_s + LEASE_S)
 
-    @rule(job=consumes(claims), how=st.sampled_from(["finish", "retry", "give back"]))
+    @rule(job=consumes(claims), how=st.sampled_from(["finish", "retry", "put off", "give back", "give up"]))
     def let_go(self, job, how):
         if job is None:
             return
@@ -64,6 +64,10 @@ class Workers(RuleBasedStateMachine):
             kept = self.store.finish(job, "done", "", self.now_s)
         elif how == "retry":
             kept = self.store.retry(job, "error", self.now_s + 10, self.now_s) is not None
+        elif how == "put off":
+            kept = self.store.put_off(job, "outage", self.now_s + 10, self.now_s) is not None
+        elif how == "give up":
+            kept = self.store.give_up(job, "wrong", self.now_s) is not None
         else:
             kept = self.store.give_back(job, self.now_s)
         if kept:

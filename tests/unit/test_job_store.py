@@ -5,10 +5,11 @@ import stat
 
 import pytest
 
+from bot.service import work
 from bot.service.database import APPLICATION_ID, VERSION, Database, StoreBroken
 from bot.service.rounds import KEPT_S, TICK_S, Rounds, spread
-from bot.service.store import Delivery, Limit, Store, Work
-from bot.service.vitals import SILENT_S, Queue, Vitals
+from bot.service.store import LONGEST_DELAY_S, Delivery, Limit, Store, Work
+from bot.service.vitals import LATE_S, SILENT_S, Queue, Vitals
 from layers.errors import InvalidInput
 
 WORK = Work("rerun", "rerun-1", "measure", "{}")
@@ -153,7 +154,10 @@ def test_a_job_that_takes_its_workers_along_is_given_up(store):
     attempts = [store.claim("measure", "worker", 60.0 * n).attempt for n in range(3)]
     assert (attempts, store.claim("measure", "worker", 180.0)) == ([1, 2, 3], None)
     told = "given up: its worker was lost at the last attempt, too"
-    assert rows(store, "state, result") == [("failed", told)]
+    assert rows(store, "state, result") == [("failed", told), ("queued", "")]
+    assert work.loss_of(store.claim("quick", "worker", 180.0).payload) == work.Loss(
+        1, "rerun", "{}", 0.0, told
+    )
 
 
 def test_a_job_is_tried_again_after_an_error_until_its_attempts_are_over(store):
@@ -163,7 +167,38 @@ def test_a_job_is_tried_again_after_an_error_until_its_attempts_are_over(store):
         job = store.claim("quick", "worker", 100.0 * n)
         states.append(store.retry(job, f"error {n}", 100.0 * (n + 1), 100.0 * n))
     assert states == ["queued", "queued", "failed"]
-    assert rows(store, "state, result, ended_s") == [("failed", "error 2", 200.0)]
+    assert rows(store, "state, result, ended_s") == [
+        ("failed", "error 2", 200.0),
+        ("queued", "", None),
+    ]
+    told = store.claim("quick", "worker", 200.0)
+    assert (told.kind, work.loss_of(told.payload).why) == ("tell", "error 2")
+
+
+def test_an_outage_of_a_day_uses_up_no_attempt_and_one_of_days_is_given_up_and_told(store):
+    store.enqueue([quick()], 0.0)
+    hours = range(0, int(LONGEST_DELAY_S) + 3600, 3600)
+    for now_s in map(float, hours):
+        job = store.claim("quick", "worker", now_s)
+        assert (job.attempt, job.delays) == (1, now_s // 3600)
+        assert store.put_off(job, "GitHub is failing", now_s + 3600, now_s) == "queued"
+    last = store.claim("quick", "worker", LONGEST_DELAY_S + 3600)
+    assert store.put_off(last, "GitHub is failing", 0.0, LONGEST_DELAY_S + 3600) == "failed"
+    assert rows(store, "kind, state") == [("decide", "failed"), ("tell", "queued")]
+
+
+def test_a_job_that_was_put_off_is_not_hurried(store):
+    store.enqueue([quick("key")], 0.0)
+    store.put_off(store.claim("quick", "worker", 0.0), "GitHub is failing", 600.0, 1.0)
+    store.enqueue([quick("key")], 2.0)
+    assert rows(store, "not_before_s") == [(600.0,)]
+
+
+@pytest.mark.parametrize("kind", ["tell", "react", "tick"])
+def test_of_what_nobody_waits_for_nobody_is_told(store, kind):
+    store.enqueue([quick(kind=kind)], 0.0)
+    assert store.give_up(store.claim("quick", "worker", 0.0), "wrong", 1.0) == "failed"
+    assert rows(store, "kind, state") == [(kind, "failed")]
 
 
 def test_a_job_that_is_given_back_has_had_no_attempt(store):
@@ -314,26 +349,43 @@ def test_old_things_are_forgotten_and_live_jobs_are_not(store):
     store.record(Delivery("old", "push"), [quick("ended")], 0.0)
     store.finish(store.claim("quick", "worker", 0.0), "done", "", 0.0)
     store.record(Delivery("new", "push"), [quick("waits")], 0.0)
-    vitals.beat("worker", 0.0)
+    vitals.beat("worker", "quick", 0.0)
     store.record(Delivery("newest", "push"), [], 2 * KEPT_S)
     rounds.prune(2 * KEPT_S)
     assert rounds.received(["old", "new", "newest"]) == {"newest"}
     assert rows(store, "key") == [("waits",)]
 
 
-def test_health_is_a_file_that_can_be_written_and_a_worker_that_lives(store):
+def test_health_is_a_file_that_can_be_written_and_workers_of_each_lane_that_live(store):
     vitals = Vitals(store.database)
-    assert vitals.trouble(0.0) == "no worker has been heard of lately"
-    vitals.beat("worker", 0.0)
-    assert (vitals.trouble(1.0), vitals.trouble(SILENT_S)) == (
-        None,
-        "no worker has been heard of lately",
-    )
-    vitals.beat("worker", SILENT_S)
-    vitals.silent("worker")
-    assert vitals.trouble(SILENT_S) == "no worker has been heard of lately"
+    nobody = "no worker of the lane quick or measure has been heard of lately"
+    nobody_measures = "no worker of the lane measure has been heard of lately"
+    assert vitals.trouble(0.0) == nobody
+    vitals.beat("worker", "quick", 0.0)
+    assert vitals.trouble(1.0) == nobody_measures
+    vitals.beat("other", "measure", 0.0)
+    assert (vitals.trouble(1.0), vitals.trouble(SILENT_S)) == (None, nobody)
+    vitals.beat("worker", "quick", SILENT_S)
+    vitals.beat("other", "measure", SILENT_S)
+    vitals.silent("other")
+    assert vitals.trouble(SILENT_S) == nobody_measures
     store.database.close()
     assert vitals.trouble(1000.0) == "the database cannot be written"
+
+
+def test_a_beat_of_before_the_clock_went_back_is_no_sign_of_life(store):
+    vitals = Vitals(store.database)
+    for lane in ("quick", "measure"):
+        vitals.beat(lane, lane, 100_000.0)
+    assert vitals.trouble(0.0) == "no worker of the lane quick or measure has been heard of lately"
+
+
+def test_a_quick_lane_that_does_nothing_is_told_though_its_worker_beats(store):
+    vitals = Vitals(store.database)
+    store.enqueue([quick()], 0.0)
+    for lane in ("quick", "measure"):
+        vitals.beat(lane, lane, LATE_S + 1)
+    assert vitals.trouble(LATE_S + 1) == "jobs that take seconds wait for half an hour"
 
 
 def test_queues_tell_what_is_due_and_how_long(store):
