@@ -17,7 +17,7 @@ from knowledge import yamlfile
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.manifest import MANIFEST_PATH, Manifest, TrafficSection
 from layers.repository import git
-from layers.scaffold import generator, inputs, manifest, models, needs, script, vocabulary
+from layers.scaffold import generator, inputs, manifest, models, needs, owner, script, vocabulary
 from layers.scaffold.checkout import Checkout
 from layers.scaffold.entry import Certainty, Choice
 from layers.scaffold.inputs import Input
@@ -64,6 +64,7 @@ class Draft:
         self._entry_choice = entry_choice
         self._folder = _free_folder(tree.root)
         self._needs = needs.find(tree, used)
+        self._owner = owner.find(tree)
         aliases = _aliases(entry)
         known = vocabulary.find(tree, used)
         ragged = any(given.allow_ragged_batch for model in used for given in model.config.input)
@@ -95,6 +96,7 @@ class Draft:
             "stack.models": facts.models,
             "stack.entry": facts.entry,
             "stack.requirements": facts.requirements,
+            "owner": facts.owner,
         }
         rate = f"{generator.RATE:g} requests per second"
         found = [Guess(key, c.name, c.certainty, c.why) for key, c in chosen.items()]
@@ -120,9 +122,10 @@ class Draft:
         ]
 
     def correct_first(self) -> list[str]:
-        """Return what a person should look at, what stops a run first."""
+        """Return what a person should look at: who answers for it, then what stops a run first."""
         where = self._facts().script
-        listed = [f"{model.name}: {p}" for model in self._used for p in model.problems]
+        listed = [self._whose()]
+        listed += [f"{model.name}: {p}" for model in self._used for p in model.problems]
         lost = sorted(self._entry.calls - {model.name for model in self._repository.models})
         listed += [f"{self._entry.name} calls {name}, which is not in the folder" for name in lost]
         listed += [*self._untracked(), *self._unsupported()]
@@ -143,6 +146,13 @@ class Draft:
         if varying := [size.name for size in self._sizes if size.low < size.high]:
             listed.append(f"SIZES in {where}: the real sizes of {_some(varying)}")
         return listed
+
+    def _whose(self) -> str:
+        """Ask for the owner."""
+        asked = f"owner in {MANIFEST_PATH}: who answers for the bot's pull requests"
+        if not self._owner.name:
+            return f"{asked}, a person or a team; nobody is named yet"
+        return f"{asked}; {self._owner.name} is from CODEOWNERS"
 
     def _untracked(self) -> list[str]:
         """Say which files of the models git does not hold: a run serves a commit."""
@@ -204,6 +214,7 @@ class Draft:
             models=self._models_choice,
             entry=self._entry_choice,
             requirements=self._requirements(),
+            owner=self._owner,
             traffic=self._folder,
             script=f"{self._folder}/synthetic.py",
             script_inputs=_patterns(files_read),

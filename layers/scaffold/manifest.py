@@ -23,6 +23,7 @@ class Facts:
     models: Choice
     entry: Choice
     requirements: Choice  # an empty name: none
+    owner: Choice  # an empty name: nobody is named
     traffic: str  # folder of the traffic, relative to the root
     script: str
     script_inputs: Sequence[str]  # further files that the script reads
@@ -39,6 +40,7 @@ def text(facts: Facts) -> str:
             f"# likely or guess. What says {CORRECT} decides whether results mean anything.",
             "schema: fvec.manifest/1",
         ],
+        _owner(facts.owner),
         _stack(facts),
         _server(facts),
         [
@@ -57,6 +59,12 @@ def text(facts: Facts) -> str:
         _layers(facts),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _owner(owner: Choice) -> list[str]:
+    """Name who answers for what the bot writes."""
+    told = f"# who answers for the bot's pull requests; {owner.certainty}: {one_line(owner.why)}"
+    return [told, f"owner: {scalar(owner.name)}" if owner.name else '# owner: "@your-team"']
 
 
 def _stack(facts: Facts) -> list[str]:

@@ -227,7 +227,7 @@ def test_what_a_server_would_refuse_is_said_first(tmp_path):
     files["models/scorer/config.pbtxt"] = files["models/scorer/config.pbtxt"].replace("python", "onnxruntime")  # fmt: skip
     files["models/encoder/config.pbtxt"] = files["models/encoder/config.pbtxt"].replace("encoder", "coder", 1)  # fmt: skip
     made = plan.make(put(tmp_path, files))
-    assert made.correct_first[:4] == [
+    assert made.correct_first[1:5] == [
         "encoder: its config.pbtxt calls it 'coder', its folder 'encoder'",
         "pipeline: it has no version folder such as models/pipeline/1 (git keeps no empty folder: commit a .gitkeep in it)",
         "scorer: it has no version folder such as models/scorer/1",
@@ -303,7 +303,7 @@ def test_files_that_git_does_not_hold_are_named(tmp_path):
     for arguments in (["init", "-q"], ["add", "-A"]):
         subprocess.run(["git", "-C", root, *arguments], check=True)
     made = plan.make(root)
-    assert made.correct_first[0] == (
+    assert made.correct_first[1] == (
         "git does not hold models/m/1/model.py: commit them, or add a build step"
     )
 
@@ -415,3 +415,23 @@ def test_a_choice_that_does_not_exist_is_refused(tmp_path, options, message):
 def test_a_path_that_is_no_folder_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="is not a folder"):
         plan.make(Path(tmp_path / "none"))
+
+
+def test_the_owner_is_asked_for_first_and_guessed_from_codeowners(tmp_path):
+    nobody = plan.make(put(tmp_path / "a", python_model("m")))
+    asked = "owner in .github/fvec.yml: who answers for the bot's pull requests"
+    assert nobody.correct_first[0] == f"{asked}, a person or a team; nobody is named yet"
+    assert '# owner: "@your-team"' in nobody.files[".github/fvec.yml"]
+    assert manifest(nobody).owner is None
+
+    rules = "# owners\n*  person@example.com @ads/oncall @x # all\n/docs @writers\n"
+    files = {**python_model("m"), "CODEOWNERS": rules, "docs/CODEOWNERS": "* @writers\n"}
+    named = plan.make(put(tmp_path / "b", files))
+    assert named.correct_first[0] == f"{asked}; @ads/oncall is from CODEOWNERS"
+    assert manifest(named).owner == "@ads/oncall"
+
+
+def test_codeowners_that_name_nobody_for_everything_suggest_nobody(tmp_path):
+    for name, rules in (("a", "*.py @x\n"), ("b", "*\n"), ("c", "* $(id)\n* @x\n*\n")):
+        made = plan.make(put(tmp_path / name, {**python_model("m"), "CODEOWNERS": rules}))
+        assert manifest(made).owner is None

@@ -29,7 +29,11 @@ def test_it_says_what_it_wrote_guessed_and_what_to_correct(capsys, repository):
     ]  # fmt: skip
     assert "  sure    stack.entry: pipeline: the only ensemble that no other model calls" in lines
     assert "  guess   slo.p99_ms: 500: nothing was measured" in lines
-    assert "  1. the folder is no git checkout: git init, and commit it" in lines
+    assert (
+        "  1. owner in .github/fvec.yml: who answers for the bot's pull requests, a person or a team; "
+        "nobody is named yet"
+    ) in lines
+    assert "  2. the folder is no git checkout: git init, and commit it" in lines
     assert (
         f"then: commit the files, fvec doctor --install {repository}, fvec plan {repository}"
         in (lines)
