@@ -82,6 +82,7 @@ def test_no_reason_can_leave_its_comment(why):
         models=choice,
         entry=choice,
         requirements=Choice("", Certainty.UNKNOWN, why),
+        owner=choice,
         traffic="traffic",
         script="traffic/synthetic.py",
         script_inputs=[],
