@@ -27,10 +27,10 @@ demo: install
 	    commit --quiet --message 'Serve ads'
 	$(FVEC) run $(DEMO)/ads-serving --out $(DEMO)
 
-# What computes, on all cores; then what measures, one at a time.
+# On all cores what may; then what measures or starts a server, one at a time.
 test: install
-	$(VENV)/bin/pytest -n auto --dist loadfile tests/unit tests/contract tests/property tests/corpus tests/survival
-	$(VENV)/bin/pytest -m "not live" tests/integration tests/e2e
+	$(VENV)/bin/pytest -n auto --dist loadfile -m "not (triton or alone or live)" tests
+	$(VENV)/bin/pytest -m "(triton or alone) and not live" tests/integration tests/e2e
 
 check: install
 	$(VENV)/bin/ruff format --check .

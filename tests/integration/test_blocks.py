@@ -18,6 +18,8 @@ from layers.measure.share_model import Window
 from layers.measure.sustained import served, window_of
 from tests.grpc_peer import CPUS, peer, record
 
+pytestmark = pytest.mark.alone
+
 # The machine of the tests is not quiet; only the test of that rule minds.
 LAX = Limits(neighbour_cores=1e3, generator_cores=1e3, lag_floor_ms=1e9)
 CONTEXT = BlockContext(arm="candidate", launch=3, pair=2, position=1, limits=LAX)

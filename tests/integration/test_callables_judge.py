@@ -13,6 +13,8 @@ from layers.evidence import JudgeReport, Verdict
 from layers.manifest import SandboxSection
 from layers.sandbox.box import Sandbox
 
+pytestmark = pytest.mark.alone
+
 SECTION = SandboxSection(memory_gib=0.5, processes=64)
 COMMON = """
 import numpy as np

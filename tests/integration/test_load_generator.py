@@ -21,6 +21,8 @@ from layers.measure.load import LoadGenerator
 from layers.measure.records import NOT_SENT, UNANSWERED
 from tests.grpc_peer import CPUS, peer, record, show
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def load(tmp_path_factory):

@@ -36,6 +36,8 @@ from layers.trial import memory_probe
 from layers.trial.equivalence import Sequential, timed
 from tests.grpc_peer import CPUS, ModelPeer, peer, record, response
 
+pytestmark = pytest.mark.alone
+
 # The machine of the tests is not quiet; what is under test here lies with the load.
 LAX = Limits(neighbour_cores=1e3, generator_cores=1e3, lag_floor_ms=1e9)
 CONTEXT = BlockContext(arm="candidate", launch=1, pair=1, position=1, limits=LAX)

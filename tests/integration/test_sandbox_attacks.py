@@ -22,6 +22,8 @@ from layers.sandbox.cgroups import Group
 from layers.sandbox.jail import Jail
 from layers.sandbox.run import run_logged
 
+pytestmark = pytest.mark.alone
+
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Limits(memory_bytes=256 * MIB, processes=32, tmp_bytes=16 * MIB, output_bytes=MIB)
 ENV = {"PATH": "/usr/bin:/bin", "GREETING": "hello"}
