@@ -55,7 +55,7 @@ MOST_EVENT_BYTES = 25 * 2**20
 ARTIFACT = "fvec-measured-"  # what the workflow calls the folder that a measuring job left
 _RUN = re.compile(r"[0-9]{1,20}")
 _HELP = commands.Command("help")  # the least that may be asked for
-JobName = Annotated[str, Field(pattern=r"^[a-z0-9-]{1,60}\Z")]
+JobName = Annotated[str, Field(pattern=r"^[a-z0-9-]{1,60}$")]
 
 
 class Refused(BaseModel):

@@ -22,6 +22,7 @@ pytest_plugins = [
 pytestmark = pytest.mark.usefixtures("drawn_once")
 
 MODEL = "models/features/1/model.py"
+MANIFEST = ".github/fvec.yml"
 
 
 class Workflow:
@@ -59,18 +60,18 @@ class Workflow:
         assert got == code, captured.err
         return json.loads(captured.out)
 
-    def plan(self) -> dict[str, str]:
+    def plan(self, *argv: str) -> dict[str, str]:
         """Run `--plan`; return the outputs of the step."""
         output = self.folder / "output"
         output.unlink(missing_ok=True)
-        self.respond("--plan", "--out", str(self.folder / "request"))
+        self.respond("--plan", "--out", str(self.folder / "request"), *argv)
         outputs = dict(line.split("=", 1) for line in output.read_text().splitlines())
         self._env.setenv("FVEC_JOB", outputs["job"])
         return outputs
 
-    def measured(self, name: str, text: str) -> str:
+    def measured(self, name: str, text: str, job: str = "whole") -> str:
         """Leave a document as a measuring job does; return its folder."""
-        results = self.folder / "inbox" / "whole" / "results"
+        results = self.folder / "inbox" / f"fvec-measured-{job}" / "results"
         results.mkdir(parents=True, exist_ok=True)
         (results / name).write_text(text)
         return str(results)
@@ -89,7 +90,7 @@ def writes(bot: Bot) -> int:
 
 def test_an_event_that_nothing_follows_from_says_none(workflow: Workflow, bot: Bot) -> None:
     workflow.event(("workflow_run", {}))
-    empty = dict.fromkeys(("sha", "number", "layers", "class", "job"), "")
+    empty = dict.fromkeys(("sha", "number", "layers", "class", "matrix", "job"), "")
     assert workflow.plan() == {"kind": "none", "command": "none", **empty}
 
 
@@ -113,6 +114,66 @@ def test_a_release_is_measured_and_published_by_three_jobs(workflow, bot: Bot, r
     assert done["result"]["state"] == "done"
     assert [pull["head"]["ref"] for pull in changes(bot)] == [FIRST]
     assert bot.program.asked == []  # nothing was measured here
+
+
+def jobs_of(planned: dict[str, str]) -> list[str]:
+    return [job["name"] for job in json.loads(planned["matrix"])["include"]]
+
+
+def test_the_jobs_that_a_run_is_shared_out_to_travel_with_the_order(workflow, bot: Bot) -> None:
+    bot.fake.release("v2")
+    workflow.event(bot.fake.events.release("v2"))
+    planned = workflow.plan("--shards", "2")
+    names = [f"{layer}-{n}-of-2" for layer in ("features", "server", "config") for n in (1, 2)]
+    assert jobs_of(planned) == names
+    assert json.loads(planned["job"])["shards"] == names
+    assert jobs_of(workflow.plan()) == ["whole"]
+
+
+def test_a_run_of_too_few_candidates_to_share_out_is_one_job(workflow, bot: Bot) -> None:
+    manifest = bot.fake.git("show", f"main:{MANIFEST}")
+    bot.fake.commit({MANIFEST: f"{manifest}\nbudget:\n  candidates: 2\n"})
+    workflow.event(("workflow_dispatch", dispatched(bot)))
+    assert jobs_of(workflow.plan("--shards", "2")) == ["whole"]
+
+
+def dispatched(bot: Bot) -> dict[str, Any]:
+    owner, _, name = bot.fake.full_name.partition("/")
+    repository = {"name": name, "full_name": bot.fake.full_name, "owner": {"login": owner}}
+    sender = {"login": "owner", "type": "User"}
+    return {
+        "inputs": None,
+        "ref": "refs/heads/main",
+        "repository": {**repository, "default_branch": "main"},
+        "sender": sender,
+    }
+
+
+def test_a_shard_that_left_nothing_is_told_and_the_others_are_published(
+    workflow, bot: Bot, ran: Ran
+) -> None:
+    bot.fake.release("v2")
+    workflow.event(bot.fake.events.release("v2"))
+    first, *others = jobs_of(workflow.plan("--shards", "1"))
+    folder = workflow.folder / "inbox" / f"fvec-measured-{first}"
+    shutil_copy(ran.out, folder / "results")
+    ran_git(
+        ran, "bundle", "create", "--quiet", str(folder / "branches.bundle"), "--branches=fvec/*"
+    )
+    left = ("--bundle", str(folder / "branches.bundle"), "--report", str(folder / "results"))
+    done = workflow.respond(*left, code=70)
+    assert [pull["head"]["ref"] for pull in changes(bot)] == [FIRST]
+    for name in others:
+        assert f"shard {name} left no results" in done["result"]["summary"]
+
+
+def test_what_is_recreated_is_reported_at_the_commit_that_was_measured(workflow, bot: Bot) -> None:
+    number = bot.published()
+    at = bot.fake.sha()
+    workflow.comment(number, "/fvec recreate")
+    planned = workflow.plan()
+    assert (planned["kind"], planned["sha"]) == ("recreate", at)
+    assert json.loads(planned["job"])["job"]["sha"] == at
 
 
 def shutil_copy(source: Path, target: Path) -> None:
@@ -171,24 +232,91 @@ def test_a_measuring_job_that_left_nothing_is_told(workflow, bot: Bot) -> None:
     assert done["result"]["summary"] == "the job that measures left no results"
 
 
-def test_a_fork_is_not_measured_by_a_workflow(workflow, bot: Bot) -> None:
+@pytest.mark.parametrize("argument", ["", " SHA"])
+def test_a_fork_is_not_measured_by_a_workflow(workflow, bot: Bot, argument: str) -> None:
     files = {MODEL: "fork = 1\n"}
     number = bot.fake.open_pull("t", login="outsider", fork="outsider/serve", files=files)
-    workflow.comment(number, f"/fvec judge {bot.fake.pull(number).head_sha}")
+    commit = argument.replace("SHA", bot.fake.pull(number).head_sha)
+    workflow.comment(number, f"/fvec judge{commit}")
     planned = workflow.plan()
-    assert (planned["kind"], planned["command"]) == ("judge", "none")
+    assert (planned["kind"], planned["command"]) == ("refused", "none")
     done = workflow.respond("--report")
     assert done["result"]["state"] == "refused"
-    assert "a workflow measures no pull request of a fork" in bot.fake.comments(number)[-1]["body"]
+    assert "push the branch to this repository" in bot.fake.comments(number)[-1]["body"]
 
 
 def test_a_refused_command_is_answered_by_the_job_that_writes(workflow, bot: Bot) -> None:
     number = bot.fake.open_pull("topic", files={"a": "a"})
-    asking = workflow.comment(number, "/fvec judge", login="outsider")
+    asking = workflow.comment(number, "/fvec rerun")
     assert workflow.plan()["kind"] == "refused"
     assert bot.fake.reactions(asking) == []
     workflow.respond("--report")
     assert bot.fake.reactions(asking) == ["confused"]
+
+
+@pytest.mark.parametrize("body", ["/fvec judge", "/fvec help", "/fvec frobnicate"])
+def test_who_may_not_write_starts_no_job_with_a_token_that_writes(workflow, bot, body) -> None:
+    number = bot.fake.open_pull("topic", files={"a": "a"})
+    workflow.comment(number, body, login="outsider")
+    planned = workflow.plan()
+    assert (planned["kind"], planned["command"], planned["job"]) == ("none", "none", "")
+
+
+def check_run(bot: Bot, sha: str) -> tuple[str, str | None, str]:
+    """Status, conclusion and title of the one check run of a commit."""
+    (run,) = bot.fake.check_runs(sha)
+    return run["status"], run["conclusion"], run["output"]["title"]
+
+
+def test_who_asked_sees_at_once_that_it_is_measured_and_where(workflow, bot: Bot) -> None:
+    number = bot.fake.open_pull("topic", files={MODEL: "topic = 1\n"})
+    asking = workflow.comment(number, "/fvec judge")
+    workflow.plan()
+    workflow.respond("--heard")
+    head = bot.fake.pull(number).head_sha
+    assert bot.fake.reactions(asking) == ["eyes"]
+    assert check_run(bot, head) == ("in_progress", None, "Being measured")
+    address = f"{bot.fake.url}/{bot.fake.full_name}/actions/runs/4711"
+    assert bot.fake.check_runs(head)[0]["details_url"] == address
+
+    patch = (workflow.folder / "request" / "patch.diff").read_bytes()
+    text = judged(patch).model_dump_json(by_alias=True)
+    workflow.respond("--report", workflow.measured("judge.json", text))
+    assert check_run(bot, head)[:2] == ("completed", "success")
+    workflow.respond("--dropped")
+    assert check_run(bot, head)[:2] == ("completed", "success")
+
+
+def test_an_analysis_shows_that_it_runs_on_its_commit(workflow, bot: Bot) -> None:
+    bot.fake.release("v2")
+    workflow.event(bot.fake.events.release("v2"))
+    workflow.plan()
+    workflow.respond("--heard")
+    assert check_run(bot, bot.fake.sha()) == ("in_progress", None, "Being measured")
+
+
+def test_what_nothing_came_of_is_in_progress_no_more(workflow, bot: Bot, monkeypatch) -> None:
+    number = bot.fake.open_pull("topic", files={MODEL: "topic = 1\n"})
+    workflow.comment(number, "/fvec judge")
+    workflow.plan()
+    workflow.respond("--heard")
+    head = bot.fake.pull(number).head_sha
+    monkeypatch.setenv("GITHUB_RUN_ID", "4712")  # of another command, which superseded this one
+    workflow.respond("--dropped")
+    assert check_run(bot, head)[0] == "in_progress"
+    monkeypatch.setenv("GITHUB_RUN_ID", "4711")
+    workflow.respond("--dropped")
+    ended = "Nothing was decided: the measuring was ended before there was anything to report"
+    assert check_run(bot, head) == ("completed", "neutral", ended)
+
+
+def test_what_measures_nothing_is_not_said_to_be_measured(workflow, bot: Bot) -> None:
+    number = bot.fake.open_pull("topic", files={"a": "a"})
+    workflow.comment(number, "/fvec help")
+    workflow.plan()
+    before = writes(bot)
+    workflow.respond("--heard")
+    assert writes(bot) == before
 
 
 def test_results_of_another_patch_are_not_reported(workflow, bot: Bot) -> None:
