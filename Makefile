@@ -30,7 +30,7 @@ demo: install
 # On all cores what may; then what measures or starts a server, one at a time.
 test: install
 	$(VENV)/bin/pytest -n auto --dist loadfile -m "not (triton or alone or live)" tests
-	$(VENV)/bin/pytest -m "(triton or alone) and not live" tests/integration tests/e2e
+	$(VENV)/bin/pytest -m "(triton or alone) and not live" tests
 
 check: install
 	$(VENV)/bin/ruff format --check .
