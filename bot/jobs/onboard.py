@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 MESSAGE = "Let fvec measure this repository"
 WORKFLOW = "caller_workflow.yml"
+CALLED = ".github/workflows/serving.yml@"  # what a workflow that calls ours has in it
 TIMEOUT_S = 300.0
 MOST_FILES = 8
 MOST_FILE = 256 * 1024  # characters
@@ -97,7 +98,8 @@ def perform(context: Context) -> JobResult:
         state: JobState = "refused" if isinstance(error, InvalidInput) else "failed"
         return JobResult(state, error.message, error.hint or "", shown=False)
     repository.commit_files(ONBOARDING, files, MESSAGE, parent_of_new=head)
-    text = f"{marker(PULL)}\n\n{onboarding.body(_shown(found), workflow_text())}"
+    workflow = None if _calls_us(mirror, tip) else onboarding.caller(workflow_text(), branch)
+    text = f"{marker(PULL)}\n\n{onboarding.body(_shown(found), workflow)}"
     pull = repository.create_pull(ONBOARDING, branch, onboarding.TITLE, text, draft=False)
     return _asked(repository, pull)
 
@@ -167,6 +169,15 @@ def _asked(repository: Repository, pull: Pull) -> JobResult:
     if pull.merged:
         return JobResult("done", "the onboarding pull request was merged, and the manifest is gone")
     return JobResult("done", "the onboarding pull request was closed, which means no", shown=False)
+
+
+def _calls_us(mirror: Path, tip: str) -> bool:
+    """Say whether a workflow of the repository calls ours already."""
+    asked = ("grep", "--fixed-strings", "--name-only", "-e", CALLED, tip)
+    try:
+        return bool(git.git(mirror, *asked, "--", ".github/workflows/"))
+    except ToolFailed:  # it ends so where nothing is found, too
+        return False
 
 
 def _shown(found: Init) -> onboarding.Found:

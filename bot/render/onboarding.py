@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +17,7 @@ MANIFEST = ".github/fvec.yml"
 MOST_GUESSES = 60
 MOST_NAMED = 20
 SHED_FIRST = ("not_read", "guesses", "correct")
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")
 _FOOTER = (
     "Opened by `fvec`, which merges nothing and changes no workflow. Nothing of this repository "
     "was executed to write this."
@@ -43,8 +46,11 @@ class Found:
     skipped: Sequence[tuple[str, str]] = ()  # path and reason
 
 
-def body(found: Found, workflow: str) -> str:
-    """Return the body in markdown; `workflow` is the text of the workflow that calls ours."""
+def body(found: Found, workflow: str | None) -> str:
+    """Return the body in markdown.
+
+    `workflow` is the text of the workflow that calls ours; None where the repository has one.
+    """
     sections = [
         Section("summary", "", _summary(found)),
         Section("correct", "Correct first", _correct(found.correct_first)),
@@ -74,8 +80,8 @@ def _correct(lines: Sequence[str]) -> str:
         return ""
     told = bullets(inline(line, 400) for line in lines[:MOST_NAMED])
     return (
-        "Commit corrections to this branch, or to the default branch after merging. In this "
-        f"order: what comes first stops a run first.\n\n{told}"
+        "Commit corrections to this branch, or to the default branch after merging. In this order: "
+        f"who answers for it, then what stops a run first.\n\n{told}"
     )
 
 
@@ -91,11 +97,20 @@ def _guesses(guesses: Sequence[Guessed]) -> str:
     return table(["what", "value", "certainty", "why"], rows) + note
 
 
-def _workflow(workflow: str) -> str:
+def caller(workflow: str, branch: str) -> str:
+    """Return the text of the workflow that calls ours, made out for the default branch `branch`."""
+    name = branch if _PLAIN_NAME.fullmatch(branch) else json.dumps(branch)
+    return workflow.replace("branches: [main]", f"branches: [{name}]")
+
+
+def _workflow(workflow: str | None) -> str:
+    if workflow is None:
+        return ""
     return (
         "Where the fvec App is installed nothing more is needed. Without it, add this file yourself "
-        "as `.github/workflows/fvec.yml`, with the labels of your own runners; fvec never writes "
-        f"workflows.\n\n{text.fence(workflow, 'yaml')}"
+        "as `.github/workflows/fvec.yml`; fvec never writes workflows. Replace OWNER by whoever has "
+        "the copy of fvec that you use, COMMIT by the full name of the commit of it, and the labels "
+        f"by those of your own runners.\n\n{text.fence(workflow, 'yaml')}"
     )
 
 

@@ -256,6 +256,22 @@ def test_the_onboarding_reads_as_expected() -> None:
     assert_golden("onboarding.md", onboarding.body(FOUND, "name: fvec\non: push\n"))
 
 
+def test_the_onboarding_names_the_default_branch_and_what_to_replace() -> None:
+    template = "on:\n  push: {branches: [main]} # the default branch\n    uses: OWNER/fvec@COMMIT\n"
+    made = onboarding.caller(template, "master")
+    assert "push: {branches: [master]} #" in made
+    assert '{branches: ["a, b]"]}' in onboarding.caller(template, "a, b]")
+    body = onboarding.body(FOUND, made)
+    assert "Replace OWNER by" in body
+    assert "COMMIT by the full name of the commit" in body
+
+
+def test_the_onboarding_prints_no_workflow_where_one_is_there() -> None:
+    body = onboarding.body(FOUND, None)
+    assert "add this file yourself" not in body
+    assert "## How to say no" in body
+
+
 def test_hostile_words_stay_words_in_the_onboarding() -> None:
     found = onboarding.Found(
         HOSTILE,
