@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tests.github.contract import Contract
 from tests.github.fake_github import FakeGitHub
 from tests.survival import world
 from tests.workflows import act
 from tests.workflows.act import ROOT, Ran, Site
+
+pytest_plugins = ["tests.github.fixtures"]
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 ACTIONS = sorted((ROOT / "actions").glob("*/action.yml"))
@@ -143,6 +146,29 @@ def test_the_job_that_measures_may_read_and_holds_no_credential():
     assert not [word for word in ("secrets", "github.token", "GITHUB_TOKEN") if word in told]
 
 
+def test_jobs_that_hold_a_token_that_writes_run_nothing_of_the_repository():
+    """Only `wake` and `measure` run the repository's own code, and what they hold reads."""
+    jobs = parsed(SERVING)["jobs"]
+    writes = [name for name, job in jobs.items() if "write" in job["permissions"].values()]
+    assert writes == ["heard", "publish", "dropped"]
+    for name in ("heard", "dropped"):
+        assert [step.get("with", {}).get("path") for step in jobs[name]["steps"]] == [
+            "fvec",
+            None,
+            None,
+        ]
+
+
+def test_nobody_s_comment_or_push_cancels_what_was_measured():
+    """GitHub keeps one job of a group waiting, and cancels the others that wait."""
+    jobs = parsed(SERVING)["jobs"]
+    grouped = {name: job["concurrency"] for name, job in jobs.items() if "concurrency" in job}
+    assert sorted(grouped) == ["measure", "publish"]
+    assert "${{ github.run_id }}" in grouped["publish"]["group"]
+    for told in ("outputs.kind", "outputs.number", "outputs.layers", "matrix.name"):
+        assert told in grouped["measure"]["group"]
+
+
 # --- what runs -------------------------------------------------------------------------------
 
 
@@ -187,13 +213,18 @@ def site(tmp_path) -> Site:
 
 
 @pytest.fixture
-def served(site, tmp_path) -> Iterator[Served]:
-    """The example as a repository on the fake GitHub."""
+def served(site, tmp_path, contract: Contract) -> Iterator[Served]:
+    """The example as a repository on the fake GitHub; what is exchanged must keep to the contract."""
     root = world.repository(tmp_path / "ads")
     with FakeGitHub() as fake:
         names = world.git(root, "ls-files", "-z").split("\0")
         fake.commit({name: (root / name).read_bytes() for name in names if name})
         yield Served(fake, Site(site.root, fake.repository, site.place))
+        assert contract.violations(fake.requests) == []
+
+
+def ended_well(ran: Ran) -> list[str]:
+    return sorted(name for name, end in ran.jobs.items() if end == "success")
 
 
 def ours(served: Served) -> list[tuple[str, str, bool]]:
@@ -227,7 +258,7 @@ def test_a_release_is_measured_and_ends_in_drafts_whatever_it_is_called(served, 
     payload["release"] |= {"name": hostile(canary), "body": hostile(canary)}
     ran = served.run(event, payload)
     assert ran.code == 0, ran.said
-    assert ran.jobs == {"wake": "success", "measure whole": "success", "publish": "success"}
+    assert ended_well(ran) == ["heard", "measure whole", "publish", "wake"]
     assert not canary.exists()
     first, second, learned = ours(served)
     assert first[1:] == ("main", True)
@@ -261,6 +292,22 @@ def test_a_scheduled_run_that_is_shared_out_ends_in_pull_requests_against_the_ba
         assert {iteration["layer"] for iteration in report["iterations"]} <= {layer}
 
 
+def test_a_push_of_other_packages_is_measured_and_one_of_words_is_not(served):
+    fake = served.fake
+    before = fake.sha()
+    after = fake.commit({"README.md": "# Other words\n"})
+    words = served.run(*fake.events.push("main", before, after))
+    assert ended_well(words) == ["wake"]
+    packages = fake.git("show", "main:requirements.txt")
+    again = fake.commit({"requirements.txt": f"{packages}\n# as they were\n"})
+    ran = served.run(*fake.events.push("main", after, again))
+    assert ended_well(ran) == ["heard", "measure whole", "publish", "wake"]
+    shown = [e.body["status"] for e in fake.requests if e.is_write and "check-runs" in e.path]
+    assert shown[0] == "in_progress"
+    (check,) = fake.check_runs(again)
+    assert check["status"] == "completed"
+
+
 def test_a_dispatch_and_then_a_rerun_bring_comment_and_check_run_up_to_date(served):
     first = served.run("workflow_dispatch", dispatched(served.fake))
     assert first.code == 0, first.said
@@ -268,7 +315,7 @@ def test_a_dispatch_and_then_a_rerun_bring_comment_and_check_run_up_to_date(serv
     told = served.fake.comment(number, "/fvec rerun", login="maintainer")
     ran = served.run(*served.fake.events.comment(told))
     assert ran.code == 0, ran.said
-    assert ran.jobs == {"wake": "success", "measure whole": "success", "publish": "success"}
+    assert ended_well(ran) == ["heard", "measure whole", "publish", "wake"]
     assert "rocket" in served.fake.reactions(told)
     answers = [c for c in served.fake.comments(number) if c["user"]["login"] == served.fake.login]
     assert len(answers) == 1
@@ -286,11 +333,27 @@ def test_what_a_runner_lacks_is_told_on_the_pull_request(served):
     assert "no accelerator of this kind" in json.dumps(check["output"])
 
 
-def test_a_comment_that_is_no_command_wakes_nothing(served):
-    number = served.fake.open_pull("quicker", files={"README.md": "# Quicker\n"})
-    ran = served.comment(number, "please /fvec rerun this")
+def test_what_is_not_reported_is_in_progress_no_more(served):
+    files = {"models/features/1/schema.py": "# shorter\n"}
+    number = served.fake.open_pull("quicker", login="maintainer", files=files)
+    broken = 'case "$*" in *--report*) exit 1 ;; esac\n'
+    served.site.install(f"{broken}{act.replaying()}")
+    ran = served.comment(number, "/fvec judge exact")
+    assert (ran.jobs["publish"], ran.jobs["dropped"]) == ("failure", "success")
+    (check,) = served.fake.check_runs(served.fake.sha("quicker"))
+    assert (check["status"], check["conclusion"]) == ("completed", "neutral")
+
+
+@pytest.mark.parametrize("place", ["pull request", "issue"])
+def test_a_comment_that_is_no_command_for_a_pull_request_wakes_nothing(served, place):
+    if place == "issue":
+        number, body = served.fake.open_issue("slow"), "/fvec help"
+    else:
+        number = served.fake.open_pull("quicker", files={"README.md": "# Quicker\n"})
+        body = "please /fvec rerun this"
+    ran = served.comment(number, body)
     assert ran.code == 0, ran.said
-    assert "success" not in ran.jobs.values()
+    assert ended_well(ran) == []
     assert served.fake.requests == []
 
 
@@ -302,6 +365,55 @@ def test_a_pull_request_of_a_fork_goes_no_further(served):
     assert ran.code == 0, ran.said
     assert "success" not in ran.jobs.values()
     assert served.fake.requests == []
+
+
+# --- what a measuring job leaves -------------------------------------------------------------
+
+CHECKOUT, UPLOAD, _ = act.FOREIGN
+ON_A_RUNNER_THAT_STAYS = f"""\
+on: workflow_dispatch
+jobs:
+  measure:
+    runs-on: self-hosted
+    steps:
+      - uses: {CHECKOUT}
+        with: {{path: fvec, persist-credentials: false}}
+      - run: mkdir -p outbox/results && echo '{{}}' > outbox/results/verify.json
+      - uses: ./fvec/actions/measure
+        with: {{stack: ., command: verify, request: request, minutes: 7}}
+      - if: always()
+        uses: {UPLOAD}
+        with: {{name: left, path: outbox}}
+"""
+
+
+def left(site: Site) -> dict[str, Any]:
+    """Have the action measure after another job in the same workspace; return the files it leaves."""
+    (site.root / ".github/workflows/serving.yml").unlink()
+    (site.root / ".github/workflows/fvec.yml").write_text(ON_A_RUNNER_THAT_STAYS)
+    ran = site.run("workflow_dispatch", {}, env={})
+    assert ran.jobs == {"measure": "failure"}
+    results = site.artifacts / "left/results"
+    return {file.name: json.loads(file.read_text()) for file in results.iterdir()}
+
+
+def test_the_report_of_the_last_job_on_a_runner_is_not_that_of_this_one(site):
+    told = {"error": {"message": "nothing was measured"}}
+    site.install(f"echo '{json.dumps(told)}'; exit 4")
+    assert left(site) == {"error.json": told}
+
+
+def test_a_measurement_that_takes_too_long_is_ended_and_says_so(site):
+    """`timeout` is a stand-in that runs nothing and says that the time is over."""
+    site.install("exit 9")
+    ended = site.place / "bin/timeout"
+    ended.write_text(f'#!/bin/sh\necho "$@" > {site.place}/asked\nexit 124\n')
+    ended.chmod(0o755)
+    (error,) = left(site).values()
+    assert error["schema"] == "fvec.error/1"
+    assert "longer than 7 minutes" in error["error"]["message"]
+    asked = (site.place / "asked").read_text()
+    assert asked.startswith("--kill-after=60 7m fvec verify request/evidence.json --stack=. --json")
 
 
 # --- what must not run -----------------------------------------------------------------------
