@@ -36,7 +36,7 @@ from layers.evidence import (
     Noise,
     Verdict,
 )
-from layers.gates.paths import CONFIG_FILE, judging_modules, paths_gate, protected_files, touched
+from layers.gates.paths import class_of, judging_modules, paths_gate, protected_files, touched
 from layers.loop.wiring import verifier_of
 from layers.manifest import SandboxMode
 from layers.measure import stats
@@ -141,10 +141,7 @@ class _Judgement:
 
     def class_of(self, files: Sequence[str]) -> ChangeClass:
         """Return the class that was asked for, else the strictest that fits the files."""
-        if self.asked is not None:
-            return self.asked
-        config = bool(files) and all(PurePosixPath(f).name == CONFIG_FILE for f in files)
-        return ChangeClass.CONFIG if config else ChangeClass.EXACT
+        return self.asked or class_of(files)
 
     def refused(self, gate: Gate, started: float) -> JudgeReport:
         """Return the report of a patch that is rejected for the paths it names."""

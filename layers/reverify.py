@@ -10,10 +10,9 @@ does not may still be false, which is what the measurement is for.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from layers.evidence import (
     EvidenceFile,
     GateResult,
     JudgeReport,
-    Pair,
+    Moved,
     Verdict,
     VerifyReport,
 )
@@ -38,10 +37,10 @@ from layers.measure import stats
 from layers.repository import git
 from layers.repository.patches import MOST_BYTES
 from layers.repository.stack import Stack
+from layers.trial.grounds import contradictions
 
 EVIDENCE, PATCH = "evidence.json", "patch.diff"
 MOST_EVIDENCE_BYTES = 64 * 2**20
-SAME = 1e-6  # relative; what JSON and a sum in another order may move
 GAIN_GATES = frozenset({"gain", "confirm"})  # of a trial: they say how much, the others whether
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _UNMEND = "take evidence.json and patch.diff from the pull request again, unedited"
@@ -86,8 +85,14 @@ def verify_evidence(
 def load(path: Path) -> Recorded:
     """Return the evidence at `path`, checked; raises InvalidInput as `verify_evidence` says."""
     file = path / EVIDENCE if path.is_dir() else path
+    content = _bytes(file, MOST_EVIDENCE_BYTES)
+    return read(content, _bytes(file.with_name(PATCH), MOST_BYTES), file)
+
+
+def read(content: bytes, patch: bytes, file: Path) -> Recorded:
+    """Return evidence with its patch, checked, where `file` is what errors call it; see `load`."""
     try:
-        evidence = EvidenceFile.model_validate_json(_bytes(file, MOST_EVIDENCE_BYTES))
+        evidence = EvidenceFile.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the document"
@@ -96,7 +101,6 @@ def load(path: Path) -> Recorded:
             at=Location(file),
             hint="EVIDENCE is the evidence.json of a pull request, or the folder it lies in",
         ) from error
-    patch = _bytes(file.with_name(PATCH), MOST_BYTES)
     base = evidence.iteration.base_commit or evidence.stack.commit
     if not _COMMIT.fullmatch(base):
         raise _contradiction(file, f"{base!r} is not the name of a commit")
@@ -122,60 +126,21 @@ def _bytes(file: Path, most: int) -> bytes:
 
 
 def _consistent(file: Path, evidence: EvidenceFile) -> EndToEnd:
-    """Return the printed gain; InvalidInput unless verdict, gates, pairs and blocks bear it out."""
-    iteration = evidence.iteration
-    end = iteration.end_to_end
-    if iteration.verdict is not Verdict.ACCEPTED or end is None:
-        raise _contradiction(
-            file, f"it claims no gain: its verdict is {iteration.verdict} ({iteration.reason})"
-        )
-    failed = [gate.name for gate in iteration.gates if gate.result is not GateResult.PASS]
-    if failed:
-        raise _contradiction(file, f"it is accepted, and the gate {failed[0]} did not pass")
-    if len(iteration.confirm) != end.pairs or end.pairs < 2:
-        raise _contradiction(
-            file, f"the gain is of {end.pairs} fresh pairs, and {len(iteration.confirm)} are there"
-        )
-    _check_printed(file, "throughput", end.throughput_ratio, end.ci, iteration.confirm)
-    _check_printed(file, "CPU", end.cpu_ratio, end.cpu_ci, iteration.confirm)
-    _check_blocks(file, evidence)
-    return end
+    """Return the printed gain; InvalidInput unless all of the evidence bears it out."""
+    iteration, moved = evidence.iteration, evidence.moved
+    change_class, slo_p99_ms = iteration.hypothesis.change_class, evidence.stack.slo_p99_ms
+    said = next(contradictions(iteration, change_class, evidence.blocks, slo_p99_ms), None)
+    if said is None and moved is not None and not _is_held(moved, iteration.commit):
+        said = "it was committed anew, and not held to its class there"
+    if said is not None or iteration.end_to_end is None:
+        raise _contradiction(file, said or "it claims no gain")
+    return iteration.end_to_end
 
 
-def _check_printed(
-    file: Path, what: str, ratio: float, ci: tuple[float, float], pairs: Sequence[Pair]
-) -> None:
-    """Hold a printed ratio to the pairs that it was made from, and its interval to be around it."""
-    values = [p.throughput_ratio if what == "throughput" else p.cpu_ratio for p in pairs]
-    if min(values) <= 0:
-        raise _contradiction(file, f"a {what} ratio of a pair is not positive")
-    again = math.exp(math.fsum(map(math.log, values)) / len(values))
-    if not math.isclose(again, ratio, rel_tol=SAME):
-        raise _contradiction(
-            file, f"the {what} ratio is printed as {ratio:.6g}, and its pairs give {again:.6g}"
-        )
-    if not 0 < ci[0] <= ratio <= ci[1]:
-        raise _contradiction(file, f"the interval of the {what} ratio does not hold the ratio")
-
-
-def _check_blocks(file: Path, evidence: EvidenceFile) -> None:
-    """Hold every fresh pair to the blocks that it was made from."""
-    rates = {
-        (block.launch, block.pair, block.arm): block.rate
-        for block in evidence.blocks
-        if block.measure == "work" and block.void is None
-    }
-    for pair in evidence.iteration.confirm:
-        old = rates.get((pair.launch, pair.pair, "baseline"))
-        new = rates.get((pair.launch, pair.pair, "candidate"))
-        name = f"pair {pair.launch}.{pair.pair}"
-        if not old or not new:
-            raise _contradiction(file, f"the blocks of the fresh {name} are not there")
-        if not math.isclose(new / old, pair.throughput_ratio, rel_tol=SAME):
-            raise _contradiction(
-                file,
-                f"the fresh {name} says {pair.throughput_ratio:.6g}, its blocks {new / old:.6g}",
-            )
+def _is_held(moved: Moved, commit: str | None) -> bool:
+    """Say whether a change that was committed anew passed its gates there, and is that commit."""
+    passed = [gate.name for gate in moved.gates if gate.result is GateResult.PASS]
+    return moved.commit == commit and len(passed) == len(moved.gates) and "correctness" in passed
 
 
 def _contradiction(file: Path, what: str) -> InvalidInput:

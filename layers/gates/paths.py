@@ -116,6 +116,12 @@ def not_exercised(files: Iterable[str], manifest: Manifest) -> str | None:
     return f"not exercised, outside stack.models and what stack.build reads: {_listed(found)}"
 
 
+def class_of(files: Sequence[str]) -> ChangeClass:
+    """Return the strictest class that fits changed files: `config` where only config.pbtxt change."""
+    config = bool(files) and all(PurePosixPath(name).name == CONFIG_FILE for name in files)
+    return ChangeClass.CONFIG if config else ChangeClass.EXACT
+
+
 def guarded(paths: Iterable[str], evaluators: Sequence[str]) -> list[str]:
     """Return the paths that no candidate may touch, sorted.
 

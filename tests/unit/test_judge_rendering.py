@@ -54,7 +54,7 @@ def accepted() -> JudgeReport:
         seed=7,
         patch_sha256="0" * 64,
         files_changed=iteration.files_changed,
-        blocks=evidence().blocks[:4],
+        blocks=evidence().blocks,
         reproduce=["fvec", "judge", ".", "--patch", "their.diff", "--class", "exact"],
         wall_s=171.0,
     )
@@ -65,7 +65,7 @@ def rejected() -> JudgeReport:
     detail = "score: bits differ in 18 of 204,764 elements"
     gates = [
         Gate(name="paths", result=GateResult.PASS, reason="paths_allowed", detail="models/x.py"),
-        Gate(name="outputs", result=GateResult.FAIL, reason="outputs_differ", detail=detail),
+        Gate(name="correctness", result=GateResult.FAIL, reason="outputs_differ", detail=detail),
     ]
     return accepted().model_copy(
         update={

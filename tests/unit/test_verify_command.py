@@ -51,6 +51,10 @@ def test_evidence_is_read_from_its_folder_or_its_file(tmp_path):
     assert by_folder.end_to_end == evidence().iteration.end_to_end
 
 
+DIFFERING = {
+    "iteration__equivalence__0__differing": 3,
+    "iteration__equivalence__0__limit": 1e-4,
+}
 TAMPERED = {
     "another schema": ({"schema": "fvec.evidence/2"}, "schema"),
     "an unknown field": ({"iteration__bonus": 1}, "iteration.bonus"),
@@ -73,8 +77,68 @@ TAMPERED = {
     "pairs without blocks": ({"blocks": []}, "the blocks of the fresh pair 3.1 are not there"),
     "fewer pairs": ({"iteration__end_to_end__pairs": 8}, "of 8 fresh pairs, and 4 are there"),
     "a failed gate": (
-        {"iteration__gates__1__result": "fail"},
-        "it is accepted, and the gate outputs did not pass",
+        {"iteration__gates__2__result": "fail"},
+        "it is accepted, and the gate correctness did not pass",
+    ),
+    "no gates": ({"iteration__gates": []}, "it is accepted, and the gate paths is not there"),
+    "another gate": (
+        {"iteration__gates__3__name": "mood"},
+        "it is accepted, and the gate memory is not there",
+    ),
+    "an approximation without its metric": (
+        {"iteration__hypothesis__change_class": "approximate"},
+        "it is accepted, and the gate metric is not there",
+    ),
+    "a reordering without its referee": (
+        {"iteration__hypothesis__change_class": "reorder", **DIFFERING},
+        "it is accepted, and the gate referee is not there",
+    ),
+    "outputs that differ": (DIFFERING, "output 'score' differs, which a change of class exact may"),
+    "outputs that differ unbounded": (
+        {
+            "iteration__hypothesis__change_class": "config",
+            "iteration__equivalence__0__differing": 3,
+        },
+        "output 'score' differs, which a change of class config may not do",
+    ),
+    "no outputs": ({"iteration__equivalence": []}, "no outputs were compared"),
+    "outputs of no request": (
+        {"iteration__equivalence__1__requests": 0},
+        "no outputs were compared",
+    ),
+    "no looks": ({"iteration__looks": []}, "no look accepted its gain"),
+    "a look that did not accept": (
+        {"iteration__looks__1__decision": "continue"},
+        "no look accepted its gain",
+    ),
+    "a look that may be a loss": (
+        {"iteration__looks__1__ci": [0.99, 1.9]},
+        "the interval of its last look begins at 0.990",
+    ),
+    "a look that its pairs do not give": (
+        {"iteration__looks__1__estimate": 1.9},
+        "its last look says 1.9, and its pairs give 1.4",
+    ),
+    "no load test": ({"iteration__load_test": None}, "without a load test that counts"),
+    "a void load test": (
+        {"iteration__load_test__void": "neighbour_busy"},
+        "without a load test that counts",
+    ),
+    "a load test at another SLO": (
+        {"iteration__load_test__slo_p99_ms": 600.0},
+        "its load test is at 600 ms, and the SLO is 60 ms",
+    ),
+    "a load test without load": (
+        {"iteration__load_test__candidate__requests": 0},
+        "sent the two arms other requests",
+    ),
+    "a load test with errors": (
+        {"iteration__load_test__candidate__errors": 1},
+        "has more errors than the baseline's",
+    ),
+    "another p99": (
+        {"iteration__end_to_end__p99_ratio": 9.0},
+        "the p99 ratio that is printed is not",
     ),
     "no claim": (
         {"iteration__verdict": "rejected"},
@@ -97,6 +161,42 @@ def test_evidence_that_contradicts_itself_is_refused_with_what_is_wrong(tmp_path
     assert caught.value.at is not None
     assert caught.value.at.path == tmp_path / "evidence.json"
     assert caught.value.hint
+
+
+def test_a_slowdown_is_no_gain_however_well_its_numbers_agree(tmp_path):
+    document = json.loads((folder_of(tmp_path) / "evidence.json").read_text())
+    iteration, lower = document["iteration"], 0.6
+    for pair in iteration["confirm"]:
+        pair["throughput_ratio"] *= lower
+    for block in document["blocks"]:
+        if block["launch"] == 3 and block["arm"] == "candidate":
+            block["rate"] *= lower
+    end = iteration["end_to_end"]
+    end["throughput_ratio"] *= lower
+    end["ci"] = [end["ci"][0] * lower, end["ci"][1] * lower]
+    (tmp_path / "evidence.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match=r"its fresh pairs show no gain: 0\.853 times"):
+        reverify.load(tmp_path)
+
+
+def test_a_reordering_with_its_referee_and_within_limits_is_read(tmp_path):
+    gates = [gate.model_dump(mode="json") for gate in evidence().iteration.gates]
+    referee = {"name": "referee", "result": "pass", "reason": "within_referee_error"}
+    changes = {"iteration__hypothesis__change_class": "reorder", **DIFFERING}
+    folder = folder_of(tmp_path, **changes, iteration__gates=[*gates, referee])
+    assert reverify.load(folder).evidence.iteration.equivalence[0].differing == 3
+
+
+@pytest.mark.parametrize(
+    ("commit", "result"),
+    [("0" * 40, "pass"), (evidence().iteration.commit, "fail")],
+)
+def test_a_change_that_was_committed_anew_is_held_to_its_class_there(tmp_path, commit, result):
+    gate = {"name": "correctness", "result": result, "reason": "outputs_identical"}
+    moved = {"n": 1, "commit": commit, "base_commit": "1" * 40, "measured_commit": "2" * 40}
+    told = {**moved, "gates": [gate], "outputs_compared": 216}
+    with pytest.raises(InvalidInput, match="committed anew, and not held to its class there"):
+        reverify.load(folder_of(tmp_path, moved=told))
 
 
 def test_another_patch_than_the_evidence_s_is_refused(tmp_path):
