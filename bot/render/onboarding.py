@@ -100,7 +100,7 @@ def _guesses(guesses: Sequence[Guessed]) -> str:
 def caller(workflow: str, branch: str) -> str:
     """Return the text of the workflow that calls ours, made out for the default branch `branch`."""
     name = branch if _PLAIN_NAME.fullmatch(branch) else json.dumps(branch)
-    return workflow.replace("branches: [main]", f"branches: [{name}]")
+    return workflow.replace("branches: [main", f"branches: [{name}")
 
 
 def _workflow(workflow: str | None) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from bot.render import onboarding
 from tests.github.contract import Contract
 from tests.github.fake_github import FakeGitHub
 from tests.survival import world
@@ -47,6 +48,10 @@ def checked(name: str, *argv: object, cwd: Path = ROOT) -> str:
 @cache
 def parsed(path: Path) -> Any:
     return YAML(typ="safe").load(path)
+
+
+def parsed_text(text: str) -> Any:
+    return YAML(typ="safe").load(text)
 
 
 def steps_of(document: Any) -> Iterator[dict[str, Any]]:
@@ -97,6 +102,12 @@ def test_the_callers_workflow_has_fifteen_lines_and_is_what_the_page_shows():
     text = CALLER.read_text()
     assert len(text.splitlines()) == 15
     assert f"```yaml\n{text}```\n" in (ROOT / "docs/github.md").read_text()
+
+
+def test_the_callers_workflow_is_made_out_for_another_default_branch():
+    made = parsed_text(onboarding.caller(CALLER.read_text(), "master"))
+    branches = made["on"]["push"]["branches"]
+    assert branches == ["master", "fvec/**"]  # what a stacked pull request stands on moves, too
 
 
 def test_the_caller_grants_what_the_called_jobs_ask_for():
