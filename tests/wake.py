@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from bot.wake.events import Event
-from bot.wake.policy import Facts, LastAnalysis
+from bot.wake.facts import Facts, LastAnalysis
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 HEAD, OLD, OTHER = "a" * 40, "b" * 40, "c" * 40

@@ -1,6 +1,6 @@
 """The branch `fvec/evidence`: what every pull request of ours rests on, and what was done last.
 
-    state.json                         the last analysis, and what was pushed to which branch
+    state.json                         the last analyses, what failed, what was pushed to which branch
     pulls/<branch>/publication.json    what is published from the branch, told before it is done
     pulls/<branch>/...                 evidence.json, patch.diff, body.md, plots/*.svg
 
@@ -11,12 +11,17 @@ written by us, or by somebody who may write to the repository; it is still read 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from bot.github.contents import ABSENT
+from bot.github.errors import Conflict
+from bot.render.text import one_line
+from bot.wake.events import Moment
 from layers.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -28,9 +33,12 @@ PUBLICATION = "publication.json"
 MOST_BYTES = 32 * 2**20  # of one file
 MOST_DOCUMENT_BYTES = 2**20  # of the bot's own
 MOST_ANNOUNCED = 50
+MOST_LINE = 500
+MOST_PARTS = 31  # groups of layers
+_MOST_RACES = 5  # how often another writer of the same document may come first
 
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
-Line = Annotated[str, Field(max_length=500)]
+Line = Annotated[str, Field(max_length=MOST_LINE)]
 
 
 class _Kept(BaseModel):
@@ -43,20 +51,33 @@ Document = TypeVar("Document", bound=_Kept)
 
 
 class Analysis(_Kept):
-    """The last run that ended, and what it concluded."""
+    """A run that ended, and what it concluded; `layers` is empty where it was about all of them."""
 
     sha: Commit
-    at: str  # ISO 8601, UTC
+    at: Moment  # when it ended
     run_id: Line
     conclusion: Line
-    versions: dict[str, str] = Field(default_factory=dict)
+    versions: dict[str, str] | None = None  # None: not known
+    layers: list[Line] = Field(default_factory=list)
+    began: Moment | None = None
+
+
+class Attempt(_Kept):
+    """A run that ended by an error, after the last that ended well."""
+
+    sha: Commit
+    at: Moment
+    failures: Annotated[int, Field(ge=1, le=1_000_000)]  # one after the other at that commit
+    why: Line
 
 
 class State(_Kept):
     """`state.json`."""
 
     schema_: Literal["fvec.state/1"] = Field(default="fvec.state/1", alias="schema")
-    analysis: Analysis | None = None
+    analysis: Analysis | None = None  # the last that was about all layers
+    partial: dict[str, Analysis] = Field(default_factory=dict, max_length=MOST_PARTS)  # by layers
+    attempt: Attempt | None = None
     pushed: dict[str, Commit] = Field(default_factory=dict)  # by branch: the commit that we pushed
 
 
@@ -124,17 +145,59 @@ class EvidenceBranch:
         """Return what was done last; raises `InvalidInput` for a state that is not ours."""
         return self._read(STATE, State) or State()
 
-    def save_state(self, state: State) -> None:
-        """Replace `state.json`."""
-        self._repository.commit_files(self.branch, {STATE: _bytes(state)}, "State of the bot")
-
     def update_state(self, change: Callable[[State], State]) -> State:
-        """Replace `state.json` by what `change` makes of it as it is now; return that."""
-        before = self.state()
-        after = change(before)
-        if after != before:
-            self.save_state(after)
-        return after
+        """Replace `state.json` by what `change` makes of it as it is now; return that.
+
+        Raises as `update` does.
+        """
+
+        def read(content: bytes | None) -> State:
+            return self._parsed(STATE, State, content) or State()
+
+        def changed(content: bytes | None) -> bytes | None:
+            before = read(content)
+            after = change(before)
+            return None if after == before else _bytes(after)
+
+        return read(self.update(STATE, changed, "State of the bot"))
+
+    def note_attempt(self, sha: str, at: datetime, why: str) -> None:
+        """Write down that an analysis of a commit ended by an error; raises as `update` does."""
+        moment = at.astimezone(UTC).isoformat(timespec="seconds")
+
+        def noted(state: State) -> State:
+            old = state.attempt
+            failures = old.failures + 1 if old is not None and old.sha == sha else 1
+            attempt = Attempt(sha=sha, at=moment, failures=failures, why=one_line(why, MOST_LINE))
+            return state.model_copy(update={"attempt": attempt})
+
+        self.update_state(noted)
+
+    def update(
+        self, path: str, change: Callable[[bytes | None], bytes | None], message: str
+    ) -> bytes | None:
+        """Replace a file by what `change` makes of its content as it is now; None leaves it.
+
+        Returns its content from then on. Where somebody else comes first `change` is asked again, about what is there then. Raises
+        `GitHubError`, `Conflict` where others kept coming first or a rule forbids it,
+        `InvalidInput` for a file that is too large, and what `change` raises.
+        """
+        races = 0
+        while True:
+            head = self._repository.branch_sha(self.branch)
+            content = self._document(path, head) if head is not None else None
+            wanted = change(content)
+            if wanted is None:
+                return content
+            try:
+                self._repository.commit_files(
+                    self.branch, {_path(path): wanted}, message, expected_head=head or ABSENT
+                )
+                return wanted
+            except Conflict:
+                races += 1
+                if races == _MOST_RACES or self._repository.branch_sha(self.branch) == head:
+                    raise
 
     def publication(self, branch: str) -> Publication | None:
         """Return what is published from a branch; raises `InvalidInput` for what is not ours."""
@@ -147,8 +210,13 @@ class EvidenceBranch:
         """Replace `publication.json` of a branch."""
         self.put(folder_of(publication.branch), publication_file(publication), message)
 
+    def _document(self, path: str, ref: str) -> bytes | None:
+        return self._repository.file(_path(path), ref, limit_bytes=MOST_DOCUMENT_BYTES)
+
     def _read(self, path: str, model: type[Document]) -> Document | None:
-        content = self.get(path, limit_bytes=MOST_DOCUMENT_BYTES)
+        return self._parsed(path, model, self._document(path, self.branch))
+
+    def _parsed(self, path: str, model: type[Document], content: bytes | None) -> Document | None:
         if content is None:
             return None
         try:

@@ -44,6 +44,15 @@ class Pull:
     body: str
     author: str
     labels: tuple[str, ...]
+    merged_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRelease:
+    """A release that everybody can see."""
+
+    tag: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +201,14 @@ class TreeReply(Reply):
     truncated: bool = False
 
 
+class ReleaseReply(Reply):
+    """A release; a draft has no moment of publication."""
+
+    tag_name: Name
+    draft: bool = False
+    published_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+
+
 class LabelReply(Reply):
     """A label of an issue or pull request."""
 
@@ -218,7 +235,7 @@ class PullReply(Reply):
     number: Number
     html_url: Text
     state: State
-    merged_at: str | None = None
+    merged_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
     draft: bool = False
     title: Text
     body: Text | None = None
@@ -244,6 +261,7 @@ class PullReply(Reply):
             body=self.body or "",
             author=_login(self.user),
             labels=tuple(label.name for label in self.labels),
+            merged_at=self.merged_at,
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable
+from itertools import islice
 from typing import Literal, NotRequired, TypedDict, TypeVar, Unpack
 
 from bot.github.contents import Contents, check_branch_name, given
@@ -22,9 +23,12 @@ from bot.github.replies import (
     Comment,
     CommentReply,
     IssueReply,
+    ObjectReply,
     PermissionReply,
+    PublishedRelease,
     Pull,
     PullReply,
+    ReleaseReply,
 )
 from bot.wake.jobs import LOGIN
 from layers.errors import InvalidInput
@@ -32,7 +36,9 @@ from layers.errors import InvalidInput
 MOST_BODY = 65_536  # characters of a body, as GitHub counts them
 MOST_CHECK_TEXT = 65_535
 MOST_TITLE = 256
+MOST_LOOKED_AT = 100  # of what changed last, where there may be thousands
 LABEL = "fvec"
+STALE = "fvec:stale"  # the label of evidence whose base has moved
 DASHBOARD = "dashboard"
 ROLES = ("admin", "maintain", "write", "triage", "read", "none")
 
@@ -88,6 +94,31 @@ class Repository(Contents):
         """Return the open pull requests that we opened, newest first."""
         replies = self._api.pages(self._path("pulls"), PullReply, {"state": "open"})
         return [pull for pull in (reply.data() for reply in replies) if self._is_ours(pull.author)]
+
+    def closed_pulls(self) -> list[Pull]:
+        """Return which of the pull requests that were closed or changed last are ours."""
+        asked = {"state": "closed", "sort": "updated", "direction": "desc"}
+        replies = self._api.pages(self._path("pulls"), PullReply, asked)
+        last = (reply.data() for reply in islice(replies, MOST_LOOKED_AT))
+        return [pull for pull in last if self._is_ours(pull.author)]
+
+    def newest_release(self) -> PublishedRelease | None:
+        """Return the release that was published last, prereleases included."""
+        replies = self._api.pages(self._path("releases"), ReleaseReply)
+        published = [
+            PublishedRelease(reply.tag_name, reply.published_at)
+            for reply in islice(replies, MOST_LOOKED_AT)
+            if reply.published_at is not None and not reply.draft
+        ]
+        return max(published, key=lambda release: release.at, default=None)
+
+    def release_sha(self, tag: str) -> str | None:
+        """Return the commit of a release's tag, None where there is none."""
+        try:
+            found = self._api.find(self._path("commits/tags", tag), ObjectReply)
+        except (Conflict, InvalidInput):  # no such commit; a name that is not asked for
+            return None
+        return found.sha if found is not None else None
 
     def create_pull(self, branch: str, base: str, title: str, body: str, *, draft: bool) -> Pull:
         """Return the open pull request of a branch of ours; it is opened where there is none.

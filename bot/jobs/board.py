@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.github.archive import EvidenceBranch, folder_of
+from bot.github.errors import TRANSIENT, GitHubError
+from bot.github.repository import STALE
 from bot.jobs import records
-from bot.jobs.pulls import STALE
 from bot.render import dashboard
+from bot.render.redact import redact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,10 +19,14 @@ if TYPE_CHECKING:
     from bot.jobs.context import Context, JobResult
 
 _SETTLED = frozenset({"merged", "superseded", "awaiting", "refused"})
+_OPEN = frozenset({"open", "stale", "edited", "taken back"})
 
 
 def record(context: Context, result: JobResult) -> None:
-    """Write down how the job ended, and show it. Raises GitHubError."""
+    """Write down how the job ended, and show it. Raises GitHubError.
+
+    What cannot be shown, as where a repository has no issues, is written down all the same.
+    """
     spec = context.spec
     run = records.Run(
         at=context.now(),
@@ -34,19 +40,42 @@ def record(context: Context, result: JobResult) -> None:
         hint=records.line(result.hint),
     )
     archive = EvidenceBranch(context.repository)
-    before = records.runs(archive)
-    pulls = _as_they_are(
-        context.repository, archive, before.pulls if result.pulls is None else result.pulls
-    )
-    kept = records.with_run(before, run, pulls=pulls, onboarding=result.onboarding)
-    records.save_runs(archive, kept)
-    show(context.repository, kept)
+    whole = spec.kind == "analyse" and not spec.layers
+
+    def changed(before: records.Runs) -> records.Runs:
+        pulls = _as_they_are(context.repository, archive, before.pulls)
+        if result.pulls is not None:
+            found = _as_they_are(context.repository, archive, result.pulls)
+            pulls = _together(pulls, found, whole=whole)
+        return records.with_run(before, run, pulls=pulls, onboarding=result.onboarding)
+
+    kept = records.update_runs(archive, changed)
+    try:
+        show(context.repository, kept)
+    except TRANSIENT:
+        raise
+    except GitHubError as error:
+        context.events.note(f"the dashboard is not shown: {redact(error.message)}")
+
+
+def _together(
+    earlier: Sequence[records.Pull], found: Sequence[records.Pull], *, whole: bool
+) -> list[records.Pull]:
+    """Return what an analysis found, and what it leaves of what was known before.
+
+    One of all layers found all that there is; pull requests that are open stay open beside it.
+    """
+    again = {pull.branch for pull in found}
+    kept = [pull for pull in earlier if pull.branch not in again]
+    return [*found, *(pull for pull in kept if not whole or pull.state in _OPEN)]
 
 
 def _as_they_are(
     repository: Repository, archive: EvidenceBranch, pulls: Sequence[records.Pull]
 ) -> list[records.Pull]:
     """Return what became of pull requests, as GitHub has them now."""
+    if not pulls:
+        return []
     there = {pull.number: pull for pull in repository.open_pulls()}
     found = []
     for kept in pulls:

@@ -10,20 +10,21 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from bot.github.archive import EvidenceBranch
-from bot.jobs import helping, manifests
+from bot.github.archive import Analysis, EvidenceBranch, State
+from bot.jobs import helping, manifests, records
 from bot.jobs.pulls import is_inside, is_ours
 from bot.wake import commands, policy, versions
 from bot.wake.events import Event
-from bot.wake.policy import Decision, Facts, LastAnalysis, Sleep, Wake
+from bot.wake.facts import Attempt, Facts, LastAnalysis, Layers, Merge, Release
+from bot.wake.policy import Decision, Sleep, Wake
+from layers.base import LayerName
 from layers.errors import InvalidInput
 from layers.manifest import BotSection
 
 if TYPE_CHECKING:
     from bot.github.client import Client
+    from bot.github.replies import Pull
     from bot.github.repository import Repository
-
-MOST_READ = 50  # files of packages and model configurations
 
 
 def nobody_knows(_argv: Sequence[str]) -> bool | None:
@@ -55,6 +56,7 @@ class _Rules:
 
     policy: BotSection
     there: bool
+    layers: Layers = tuple(LayerName)
 
 
 def decide(event: Event, around: Surroundings) -> Decision:
@@ -115,7 +117,9 @@ def _rules(repository: Repository) -> _Rules:
         loaded = manifests.load(repository)
     except InvalidInput:  # the job that follows tells what is wrong with it
         return _Rules(BotSection(), there=True)
-    return _Rules(loaded.manifest.bot if loaded else BotSection(), there=loaded is not None)
+    if loaded is None:
+        return _Rules(BotSection(), there=False)
+    return _Rules(loaded.manifest.bot, there=True, layers=tuple(loaded.manifest.layers))
 
 
 def _onboarding(repository: Repository) -> Sleep | None:
@@ -139,49 +143,94 @@ def _bare(around: Surroundings, head: str = "") -> Facts:
 def _facts(event: Event, around: Surroundings, rules: _Rules) -> Facts:
     """Look up what the policy needs about the default branch."""
     repository = around.repository
-    head = repository.branch_sha(repository.default_branch()) or ""
-    analysis = EvidenceBranch(repository).state().analysis
-    last = None
-    if analysis is not None:
-        at = datetime.fromisoformat(analysis.at)
-        last = LastAnalysis(analysis.sha, at, analysis.versions)
-    asked = rules.policy.serving if event.kind == "schedule" else None
-    return Facts(
+    branch = repository.default_branch()
+    head = repository.branch_sha(branch) or ""
+    state = EvidenceBranch(repository).state()
+    last = _ended(state.analysis) if state.analysis is not None else None
+    tick = event.kind == "schedule"
+    asked = rules.policy.serving if tick else None
+    pulls = _open_changes(repository)
+    facts = Facts(
         now=around.now,
         last_analysis=last,
-        open_pulls=_open_pulls(repository),
+        open_pulls=len(pulls),
         live_jobs=around.live_jobs,
         still_serves=around.serves(asked) if asked else None,
         head_sha=head,
         seed=repository.full_name,
         versions=_versions(repository, head) if _may_have_moved(event, last, head) else None,
+        layers=rules.layers,
+        bases=frozenset(pull.base for pull in pulls),
+        partial=tuple(map(_ended, state.partial.values())),
+        attempt=_attempt(state),
+    )
+    return _with_owed(facts, repository, branch, last) if tick and last is not None else facts
+
+
+def _ended(analysis: Analysis) -> LastAnalysis:
+    """Return an analysis that was written down, as the policy takes it."""
+    return LastAnalysis(
+        sha=analysis.sha,
+        at=datetime.fromisoformat(analysis.at),
+        versions=analysis.versions,
+        layers=tuple(name for name in LayerName if name in analysis.layers),
+        began=datetime.fromisoformat(analysis.began) if analysis.began is not None else None,
     )
 
 
-def _open_pulls(repository: Repository) -> int:
-    """Count the open pull requests with changes of ours: knowledge and onboarding are none."""
-    other = {policy.KNOWLEDGE, policy.ONBOARDING}
-    return sum(
-        is_ours(pull, repository) and pull.branch not in other for pull in repository.open_pulls()
-    )
+def _attempt(state: State) -> Attempt | None:
+    failed = state.attempt
+    if failed is None:
+        return None
+    return Attempt(failed.sha, datetime.fromisoformat(failed.at), failed.failures)
+
+
+def _with_owed(facts: Facts, repository: Repository, branch: str, last: LastAnalysis) -> Facts:
+    """Add what happened since the last analysis, and what waits for room."""
+    release, merge = None, None
+    published = repository.newest_release()
+    if published is not None and published.at > last.since:
+        sha = repository.release_sha(published.tag) or ""
+        release = Release(published.tag, sha, published.at)
+    merged = [
+        Merge(pull.number, pull.merged_at)
+        for pull in repository.closed_pulls()
+        if pull.merged_at is not None and pull.base == branch and _is_change(pull, repository)
+    ]
+    if merged:
+        merge = max(merged, key=lambda one: one.at)
+    awaiting = records.awaiting(records.runs(EvidenceBranch(repository)))
+    return replace(facts, release=release, merge=merge, awaiting=awaiting)
+
+
+def _open_changes(repository: Repository) -> list[Pull]:
+    """Return the open pull requests with changes of ours."""
+    return [pull for pull in repository.open_pulls() if _is_change(pull, repository)]
+
+
+def _is_change(pull: Pull, repository: Repository) -> bool:
+    """Say whether a pull request of ours has a change: knowledge and onboarding are none."""
+    return is_ours(pull, repository) and pull.branch not in (policy.KNOWLEDGE, policy.ONBOARDING)
 
 
 def _may_have_moved(event: Event, last: LastAnalysis | None, head: str) -> bool:
     """Say whether it is worth many requests to learn which versions the head names."""
-    if last is None or not last.versions or not head or last.sha == head:
+    if last is None or last.versions is None or not head or last.sha == head:
         return False
     touched = [path for path in event.paths if versions.is_read(path)]
     return event.kind == "schedule" or (event.kind == "push" and bool(touched or not event.paths))
 
 
-def _versions(repository: Repository, head: str) -> dict[str, str]:
-    """Return the versions that a commit names; files that are no plain text are left out."""
+def _versions(repository: Repository, head: str) -> dict[str, str] | None:
+    """Return the versions that a commit names, None where GitHub does not list all of its files."""
     tree = repository.read_tree(head)
+    if tree is None:
+        return None
     texts: dict[str, str] = {}
-    for path in [path for path in sorted(tree) if versions.is_read(path)][:MOST_READ]:
+    for path in versions.to_read((one.path, one.mode, one.size_bytes) for one in tree.values()):
         try:
             content = repository.file(path, head)
-        except InvalidInput:  # a link, or too large
+        except InvalidInput:  # a name that is not asked for
             continue
         texts[path] = (content or b"").decode("utf-8", "replace")
     return versions.read(texts, tree)

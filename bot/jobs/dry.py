@@ -97,6 +97,7 @@ class DryRepository(Repository):
         message: str,
         *,
         parent_of_new: str | None = None,
+        expected_head: str | None = None,
     ) -> str:
         """Note paths, sizes and digests; return the name of no commit."""
         told = {
@@ -104,7 +105,12 @@ class DryRepository(Repository):
             for path, content in files.items()
         }
         self._note(
-            "commit_files", branch=branch, files=told, message=message, parent_of_new=parent_of_new
+            "commit_files",
+            branch=branch,
+            files=told,
+            message=message,
+            parent_of_new=parent_of_new,
+            expected_head=expected_head,
         )
         return "0" * 40
 

@@ -1,8 +1,9 @@
-"""The default branch moved: whose evidence is now about something else, and whose is not.
+"""A base moved: whose evidence is now about something else, and whose is not.
 
 Evidence belongs to the commit that it was measured on. Where the base of a pull request of ours has
 moved in what is served, its check run turns neutral and it gets a label; a verdict that was not
-`accepted` stays as it is. Where the base is again what was measured, the verdict comes back.
+`accepted` stays as it is. Where the base is again what was measured, the verdict comes back. What
+counts are files: a base that was merged and squashed into another branch is there still.
 """
 
 from __future__ import annotations
@@ -10,11 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.github.archive import EvidenceBranch
+from bot.github.errors import TRANSIENT
+from bot.github.repository import STALE
 from bot.jobs import checkouts, manifests, records
 from bot.jobs.context import JobResult
 from bot.jobs.judging import set_check
-from bot.jobs.pulls import STALE, folder_for, is_ours
+from bot.jobs.pulls import folder_for, is_ours
 from bot.render import check
+from bot.render.redact import redact
+from knowledge.yamlfile import YamlError
+from layers.errors import FvecError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +55,19 @@ def perform(context: Context) -> JobResult:
     return JobResult("done", f"the base has moved under {told}" if told else "all are current")
 
 
+def beside(context: Context) -> None:
+    """Do the same beside another job, which goes on where it is not possible.
+
+    Raises RateLimited and Unavailable.
+    """
+    try:
+        perform(context)
+    except TRANSIENT:
+        raise
+    except (FvecError, YamlError) as error:
+        context.events.note(f"not looked at whose evidence is stale: {redact(error.message)}")
+
+
 def _marked(
     context: Context, pull: Pull, publication: Publication, mirror: Path, manifest: Manifest
 ) -> bool:
@@ -56,7 +75,10 @@ def _marked(
     measured = publication.base_commit
     now = checkouts.resolved(mirror, checkouts.branch_ref(pull.base)) or ""
     paths = manifests.served_paths(manifest)
-    gone = checkouts.resolved(mirror, measured) is None  # the base was rewritten
+    if checkouts.resolved(mirror, measured) is None:
+        # No branch has it by now, but the head of the pull request was built on it.
+        checkouts.fetched(context.home, pull=pull.number)
+    gone = checkouts.resolved(mirror, measured) is None
     stale = now != measured and (gone or checkouts.changed(mirror, measured, now, *paths))
     verdict, reason = _last_verdict(context, pull)
     if stale:

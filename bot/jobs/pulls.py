@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from bot.jobs.measuring import Measurement
 
 OUR_BRANCHES = "fvec/"
-STALE = "fvec:stale"  # the label of evidence whose base has moved
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ may write to the repository may have edited a file: what is no record of ours is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -53,13 +53,17 @@ class Run(_Kept):
 
 
 class Pull(_Kept):
-    """What became of one pull request of ours."""
+    """What became of one pull request of ours.
+
+    `no_room`: it was not opened since as many were open as the manifest allows.
+    """
 
     branch: Name
     state: State
     title: Line = ""
     number: int | None = None
     note: Line = ""
+    no_room: bool = False
 
 
 class Runs(_Kept):
@@ -132,10 +136,17 @@ def with_run(
     )
 
 
-def save_runs(archive: EvidenceBranch, kept: Runs) -> None:
-    """Replace `runs.json`; nothing is written where it is the same already."""
-    folder, _, name = RUNS.rpartition("/")
-    archive.put(folder, {name: content(kept)}, "Last runs")
+def update_runs(archive: EvidenceBranch, change: Callable[[Runs], Runs]) -> Runs:
+    """Replace `runs.json` by what `change` makes of it as it is now; return that.
+
+    Nothing is written where it is the same. Raises as `EvidenceBranch.update` does.
+    """
+
+    def changed(found: bytes | None) -> bytes | None:
+        wanted = content(change(_parsed(found, Runs) or Runs()))
+        return None if wanted == found else wanted
+
+    return _parsed(archive.update(RUNS, changed, "Last runs"), Runs) or Runs()
 
 
 def history(archive: EvidenceBranch, folder: str) -> History:
@@ -162,6 +173,11 @@ def line(text: str) -> str:
     return one_line(text, MOST_TEXT)
 
 
+def awaiting(kept: Runs) -> int:
+    """Return how many accepted changes wait for room."""
+    return sum(pull.state == "awaiting" and pull.no_room for pull in kept.pulls)
+
+
 def run_lines(kept: Runs) -> list[RunLine]:
     """Return the jobs as the dashboard shows them."""
     return [RunLine(**run.model_dump()) for run in kept.runs]
@@ -169,11 +185,14 @@ def run_lines(kept: Runs) -> list[RunLine]:
 
 def pull_lines(kept: Runs) -> list[PullLine]:
     """Return the pull requests as the dashboard shows them."""
-    return [PullLine(**pull.model_dump()) for pull in kept.pulls]
+    return [PullLine(**pull.model_dump(exclude={"no_room"})) for pull in kept.pulls]
 
 
 def _read(archive: EvidenceBranch, path: str, model: type[Document]) -> Document | None:
-    found = archive.get(path)
+    return _parsed(archive.get(path), model)
+
+
+def _parsed(found: bytes | None, model: type[Document]) -> Document | None:
     try:
         return None if found is None else model.model_validate_json(found)
     except ValidationError:

@@ -183,7 +183,8 @@ class Store:
     ) -> bool:
         """End a job and queue what follows from it, both or neither; False: the lease was lost.
 
-        Live jobs of the keys `supersede` make way for what follows. A job that was superseded
+        Live jobs of the keys `supersede` make way for what follows: those that wait end, and one
+        that runs is stopped where all of what follows may start now. A job that was superseded
         meanwhile ends as that, and nothing follows.
         """
         with self.database.transaction() as db:
@@ -193,7 +194,8 @@ class Store:
             superseded = bool(row[0])
             _end(db, job.id, "superseded" if superseded else state, result, now_s)
             if not superseded:
-                _supersede(db, supersede, now_s)
+                starts = all(work.not_before_s <= now_s for work in follow)
+                _supersede(db, supersede, now_s, running=starts)
                 _queue(db, follow, now_s)
             return True
 
@@ -346,13 +348,16 @@ def _queue(db: sqlite3.Connection, works: Iterable[Work], now_s: float) -> None:
     )
 
 
-def _supersede(db: sqlite3.Connection, keys: Sequence[str], now_s: float) -> None:
+def _supersede(
+    db: sqlite3.Connection, keys: Sequence[str], now_s: float, *, running: bool = True
+) -> None:
+    """Cancel jobs that wait, and with `running` those that run."""
     db.executemany(
         "UPDATE jobs SET superseded = 1,"
         " ended_s = CASE state WHEN 'queued' THEN ? END,"
         " state = CASE state WHEN 'queued' THEN 'superseded' ELSE state END"
-        " WHERE key = ? AND state IN ('queued', 'running')",
-        [(now_s, key) for key in keys],
+        " WHERE key = ? AND (state = 'queued' OR state = 'running' AND ?)",
+        [(now_s, key, running) for key in keys],
     )
 
 

@@ -11,15 +11,18 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from bot.github.archive import BRANCH
 from bot.service.store import Lane, Limit, Work
 from bot.wake import commands
 from bot.wake.events import Event
 from bot.wake.jobs import MEASURING, JobSpec
+from bot.wake.policy import KNOWLEDGE, ONBOARDING, OUR_BRANCHES
 
 if TYPE_CHECKING:
     from bot.github.repository import Reaction as Content
 
 GONE = frozenset({"deleted", "suspend"})  # what an installation may become
+_NO_BASES = frozenset({BRANCH, KNOWLEDGE, ONBOARDING})
 REFUSAL: Content = "confused"  # the reaction to a command over the limit
 
 
@@ -133,12 +136,20 @@ def _may_matter(event: Event) -> bool:
     matters = {
         "ping": False,
         "comment": _commands(event),
-        "push": event.ref == f"refs/heads/{event.default_branch}" and event.sha is not None,
+        "push": event.sha is not None and _may_be_a_base(event),
         "pull_request": event.action == "closed" and event.merged,
         "release": event.action == "published",
         "installation": event.action in ("created", "added"),
     }
     return matters.get(event.kind, True)
+
+
+def _may_be_a_base(event: Event) -> bool:
+    """Say whether a push is to the default branch, or to one that a pull request may stand on."""
+    branch = (event.ref or "").removeprefix("refs/heads/")
+    if branch == event.default_branch:
+        return True
+    return branch.startswith(OUR_BRANCHES) and branch not in _NO_BASES
 
 
 def _commands(event: Event) -> bool:

@@ -84,10 +84,9 @@ def who_may(
     `triage`, `read` or `none`. `own_branch`: the head is a branch of ours in this repository.
     `in_workflow`: a workflow of the repository follows it, and measures no fork, whoever asks.
     """
-    if is_bot:
-        return "commands are taken from people only"
-    if permission not in _WRITERS:
-        return "commands are taken from people who may write to this repository"
+    if is_bot or permission not in _WRITERS:
+        who = "only" if is_bot else "who may write to this repository"
+        return f"commands are taken from people {who}"
     if command.verb == "help":
         return None
     if is_fork and in_workflow:

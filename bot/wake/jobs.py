@@ -19,6 +19,7 @@ REPOSITORY = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(?!\.{1,2}\Z)[A-Za-z0-9._][A-Za-z
 LOGIN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}(\[bot\])?\Z"
 SHA = r"^[0-9a-f]{40}\Z"
 MOST_WHY = 1000
+_DIGEST, _PART = 20, 8  # digits in a key: of what the job is about, and of its layers
 
 RepositoryName = Annotated[str, Field(pattern=REPOSITORY)]
 Login = Annotated[str, Field(pattern=LOGIN)]
@@ -54,19 +55,36 @@ class JobSpec(BaseModel):
 
     @property
     def key(self) -> str:
-        """Return what makes two jobs the same work: kind, repository, number, commit and class.
+        """Return what makes two jobs the same work: kind, repository, number, commit, class, layers.
 
-        Of letters, digits and dashes, at most 64 characters; unique while a job is live. Layers
-        are left out on purpose: one analysis per head.
+        Of letters, digits and dashes, at most 64 characters; unique while a job is live.
         """
-        return self.subject + _digest(self.sha, self.change_class)
+        return self.subject + _digest(self.sha, self.change_class) + self._part
+
+    @property
+    def _part(self) -> str:
+        """The end of the key of a job about some layers alone."""
+        return f"-{_digest(*sorted(self.layers))[:_PART]}" if self.layers else ""
 
     def supersedes(self, live: Iterable[str]) -> tuple[str, ...]:
-        """Return the keys of live jobs that this one replaces: of its subject, the last one asked for."""
+        """Return the keys of live jobs that this one replaces: of its subject, the last one asked for.
+
+        A job about some layers replaces those about the same layers alone.
+        """
         return tuple(
-            sorted(key for key in live if key.startswith(self.subject) and key != self.key)
+            key
+            for key in self._of_subject(live)
+            if key != self.key and (not self.layers or key.endswith(self._part))
         )
+
+    def whole_among(self, live: Iterable[str]) -> bool:
+        """Say whether a live job of the subject is about all layers, whatever its commit."""
+        length = len(self.subject) + _DIGEST
+        return any(len(key) == length for key in self._of_subject(live))
+
+    def _of_subject(self, live: Iterable[str]) -> list[str]:
+        return sorted(key for key in live if key.startswith(self.subject))
 
 
 def _digest(*parts: object) -> str:
-    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:20]
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:_DIGEST]

@@ -5,18 +5,22 @@ caller and handed in, the time among them, so that a decision can be shown, test
 
 Every analysis that nobody asked for keeps to the cooldown; every analysis to the number of open
 pull requests; all that measures to the quiet hours; and nothing is started twice for one head.
+
+Nothing that had to wait is written down: a tick finds in the facts what is still owed
+(`bot.wake.owed`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.render.text import one_line
-from bot.wake import commands, hours, versions
+from bot.wake import commands, hours, owed, versions
 from bot.wake.events import Event, EventKind
+from bot.wake.facts import Facts, Layers
 from bot.wake.jobs import MEASURING, MOST_WHY, JobKind, JobSpec
 from layers.base import ChangeClass, LayerName
 
@@ -26,60 +30,46 @@ if TYPE_CHECKING:
 OUR_BRANCHES = "fvec/"
 ONBOARDING, KNOWLEDGE = "fvec/onboard", "fvec/knowledge"
 OLDEST_COMMENT_HOURS = 24  # a command waits in the queue behind a run; a redelivered one is void
-MOST_TOLD = 3  # versions that a reason names
+MOVED = "the default branch has moved under open pull requests"
 _OF_THE_HEAD: frozenset[EventKind] = frozenset(
     {"release", "push", "pull_request", "schedule", "dispatch"}
 )
 
 
 @dataclass(frozen=True, slots=True)
-class LastAnalysis:
-    """The last analysis that ended: its commit, when, and the versions that the commit named."""
-
-    sha: str
-    at: datetime  # aware
-    versions: Mapping[str, str] = field(default_factory=dict)  # of `bot.wake.versions.read`
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a decision needs beside the event.
-
-    `head_sha` is the commit that the work would be about: the head of the default branch, and for
-    a comment on a pull request the head of that pull request, both as they are now.
-    `versions` are those that `head_sha` names (`bot.wake.versions.read`), None where not looked up.
-    """
-
-    now: datetime  # aware
-    last_analysis: LastAnalysis | None
-    open_pulls: int  # of ours
-    live_jobs: frozenset[str]  # keys of queued and running jobs
-    still_serves: bool | None  # None: nobody can tell
-    head_sha: str
-    seed: str  # of the jitter
-    versions: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Wake:
-    """Work to do, not before a moment; live jobs of the keys `supersedes` are to be cancelled."""
+    """Work to do, not before a moment; live jobs of the keys `supersedes` make way for it.
+
+    Those that wait end at once; one that runs goes on unless this one may start now. `freshen`: it
+    has to be looked at once whose evidence is stale, by the job `freshening`.
+    """
 
     spec: JobSpec
     why: str
     not_before: datetime  # UTC
     supersedes: tuple[str, ...] = ()
+    freshen: bool = False
+
+    def freshening(self, more: str = "") -> JobSpec:
+        """Return the job that looks whose evidence is stale; `more` is told with its reason."""
+        why = f"{MOVED}; {more}" if more else MOVED
+        fields = {"kind": "freshen", "layers": (), "why": why[:MOST_WHY]}
+        return self.spec.model_copy(update=fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Nothing to do, and why, in words for the dashboard. `answer`: a person asked, so tell them."""
+    """Nothing to do, and why, in words for the dashboard. `answer`: a person asked, so tell them.
+
+    `held`: an analysis was wanted, and this is what it came to.
+    """
 
     why: str
     answer: bool = False
+    held: bool = False
 
 
 Decision = Wake | Sleep
-Layers = tuple[LayerName, ...]
 
 
 def on_event(event: Event, policy: BotSection, facts: Facts) -> Decision:
@@ -108,53 +98,41 @@ def on_tick(
 
 
 def _tick(event: Event, policy: BotSection, facts: Facts) -> Decision:
-    why = _due(event.repository, policy, facts)
-    if isinstance(why, Sleep):
-        return why
+    due = owed.first(event.repository, policy, facts)
+    if isinstance(due, str):
+        return Sleep(due)
     if facts.still_serves is False:
-        return Sleep(f"{why}, but this stack no longer serves")
-    rest = _rested(policy, facts)
-    if rest > facts.now:
-        return Sleep(f"{why}; the cooldown after the last analysis ends at {hours.told(rest)}")
+        return Sleep(f"{due.why}, but this stack no longer serves")
+    if owed.rested(policy, facts) > facts.now:
+        return Sleep(f"{due.why}; {owed.resting(policy, facts)}")
     until = hours.quiet_until(facts.now, policy.quiet_hours)
     if until is not None:
-        return Sleep(f"{why}; quiet hours end at {hours.told(until)}")
-    return _analysis(event, policy, facts, why)
-
-
-def _due(repository: str, policy: BotSection, facts: Facts) -> str | Sleep:
-    """Return why an analysis is due by itself, or why none is."""
-    last = facts.last_analysis
-    if last is None:
-        return "there is no analysis yet"
-    if told := _versions_moved(facts):
-        return told
-    of = f"the last analysis is from {hours.told(last.at)}"  # the same words at every tick
-    if policy.stale_after_days is None:
-        return Sleep(f"{of}; the manifest says `stale_after_days: null`")
-    jitter = hours.fraction(facts.seed, repository, last.sha) * policy.jitter_minutes
-    due = last.at + timedelta(days=policy.stale_after_days, minutes=jitter)
-    return f"{of}: it is stale" if due <= facts.now else Sleep(f"{of}; stale at {hours.told(due)}")
+        return Sleep(f"{due.why}; quiet hours end at {hours.told(until)}")
+    return _analysis(event, policy, facts, due.why, due.layers)
 
 
 def _release(event: Event, policy: BotSection, facts: Facts) -> Decision:
     if event.action != "published":
         return Sleep("a release was changed; none was published")
     if not policy.releases:
-        return Sleep("a release was published; the manifest says `releases: false`")
-    return _unasked(event, policy, facts, f"release {one_line(event.ref or '', 100)} was published")
+        return Sleep("a release was published; the manifest says `releases: false`", held=True)
+    return _unasked(event, policy, facts, owed.published(event.ref or ""))
 
 
 def _push(event: Event, policy: BotSection, facts: Facts) -> Decision:
+    branch = (event.ref or "").removeprefix("refs/heads/")
+    if event.sha is not None and branch.startswith(OUR_BRANCHES) and branch in facts.bases:
+        why = f"{one_line(branch, 100)} has moved under a pull request that stands on it"
+        return _started(_spec("freshen", event, why, sha=event.sha), policy, facts)
     if event.sha is None or event.ref != f"refs/heads/{event.default_branch}":
         return Sleep("a push to another branch than the default one")
-    why = _new_model(event) or _versions_moved(facts) or _packages_touched(event, facts)
+    why = _new_model(event) or owed.versions_moved(facts) or _packages_touched(event, facts) or ""
     decision = _unasked(event, policy, facts, why) if why else None
     if isinstance(decision, Wake):
-        return decision
+        return replace(decision, freshen=facts.open_pulls > 0)
     if facts.open_pulls:
-        moved = "the default branch has moved under open pull requests"
-        return _started(_spec("freshen", event, moved, sha=facts.head_sha), policy, facts)
+        told = f"{MOVED}; {decision.why}" if decision is not None else MOVED
+        return _started(_spec("freshen", event, told, sha=facts.head_sha), policy, facts)
     return decision or Sleep("the push adds no model and changes no version")
 
 
@@ -169,7 +147,9 @@ def _pull_request(event: Event, policy: BotSection, facts: Facts) -> Decision:
         return Sleep("knowledge was merged; the next analysis reads it")
     if branch == ONBOARDING:
         return _unasked(event, policy, facts, "the onboarding pull request was merged")
-    why = f"pull request {event.number} of ours was merged: code moves the best configuration"
+    why = owed.merged(event.number or 0)
+    if LayerName.CONFIG not in facts.layers:
+        return Sleep(f"{why}; the manifest leaves `config` to its owners", held=True)
     return _unasked(event, policy, facts, why, layers=(LayerName.CONFIG,))
 
 
@@ -240,10 +220,11 @@ def _unasked(
     event: Event, policy: BotSection, facts: Facts, why: str, *, layers: Layers = ()
 ) -> Decision:
     """Decide on an analysis that an event brings and nobody waits for."""
-    last = facts.last_analysis
-    if last is not None and last.sha == facts.head_sha:
-        return Sleep(f"{why}; its commit was analysed at {hours.told(last.at)}")
-    earliest = max(facts.now, _rested(policy, facts))
+    known = [run for run in owed.about(facts, layers) if run.sha == facts.head_sha]
+    if known:
+        at = hours.told(max(run.at for run in known))
+        return Sleep(f"{why}; its commit was analysed at {at}", held=True)
+    earliest = max(facts.now, owed.rested(policy, facts))
     jitter = policy.jitter_minutes
     return _analysis(event, policy, facts, why, layers, earliest=earliest, jitter_minutes=jitter)
 
@@ -257,29 +238,13 @@ def _new_model(event: Event) -> str | None:
     return f"version {version} of {one_line(folder, 100)} was added"
 
 
-def _versions_moved(facts: Facts) -> str | None:
-    """Return the reason that the head names other versions than the last analysis."""
-    last = facts.last_analysis
-    if facts.versions is None or last is None or not last.versions:
-        return None
-    moved = [one_line(line, 200) for line in versions.moved(last.versions, facts.versions)]
-    more = f" and {len(moved) - MOST_TOLD} more" if len(moved) > MOST_TOLD else ""
-    return f"{', '.join(moved[:MOST_TOLD])}{more} since the last analysis" if moved else None
-
-
 def _packages_touched(event: Event, facts: Facts) -> str | None:
     """Return the reason that a file of packages or images changed, where versions are not known."""
     last = facts.last_analysis
-    if facts.versions is not None and last is not None and last.versions:
+    if facts.versions is not None and last is not None and last.versions is not None:
         return None
     touched = next(filter(versions.names_packages, event.paths), None)
     return f"{one_line(touched, 100)} was changed" if touched else None
-
-
-def _rested(policy: BotSection, facts: Facts) -> datetime:
-    """Return when the cooldown after the last analysis ends."""
-    last = facts.last_analysis
-    return last.at + timedelta(hours=policy.cooldown_hours) if last else facts.now
 
 
 def _analysis(
@@ -295,10 +260,11 @@ def _analysis(
     """Decide on an analysis of the head, from `earliest` on (default: now)."""
     if facts.open_pulls >= policy.max_open_pull_requests:
         most = policy.max_open_pull_requests
-        return Sleep(f"{why}; {facts.open_pulls} pull requests are open, and {most} may be")
+        told = f"{why}; {facts.open_pulls} pull requests are open, and {most} may be"
+        return Sleep(told, held=True)
     spec = _spec("analyse", event, why, sha=facts.head_sha, layers=layers)
-    if spec.supersedes(facts.live_jobs):
-        # What it replaces may have been about every layer, and would otherwise be lost.
+    if layers and spec.whole_among(facts.live_jobs):
+        # That one is about every layer, and of an older head or the same: it would be lost, or done twice.
         spec = _spec("analyse", event, why, sha=facts.head_sha)
     return _started(spec, policy, facts, earliest=earliest, jitter_minutes=jitter_minutes)
 
@@ -315,13 +281,14 @@ def _started(
     if spec.key in facts.live_jobs:
         at = f" at {spec.sha[:10]}" if spec.sha else ""
         return Sleep(f"{spec.why}; the same {spec.kind}{at} is queued or running already")
+    replaced = spec.supersedes(facts.live_jobs)
     not_before = hours.first_start(
         earliest or facts.now,
         policy.quiet_hours if spec.kind in MEASURING else None,
-        jitter_minutes=jitter_minutes,
+        jitter_minutes=0 if replaced else jitter_minutes,  # else the old head would be measured on
         share=hours.fraction(facts.seed, spec.repository, spec.sha or ""),
     )
-    return Wake(spec, spec.why, not_before, spec.supersedes(facts.live_jobs))
+    return Wake(spec, spec.why, not_before, replaced)
 
 
 def _spec(

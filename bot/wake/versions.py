@@ -13,6 +13,8 @@ from pathlib import PurePosixPath
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+MOST_READ = 50  # files of one commit: through GitHub's API each is a request
+MOST_FILE_BYTES = 2**20
 MOST_ENTRIES = 1_000
 MOST_TEXT = 1_000_000  # characters read of one file
 MOST_VALUE = 200  # characters of one version
@@ -22,6 +24,7 @@ _FROM = re.compile(r"^[ \t]*FROM[ \t]+(?:--\S+[ \t]+)*(\S+)", re.IGNORECASE | re
 _MODEL_CONFIG = "config.pbtxt"
 _POLICY = re.compile(r"\bversion_policy\s*:?\s*\{")
 _COMMENT = re.compile(r"#[^\n]*")
+_PLAIN_FILES = frozenset({"100644", "100755"})
 
 
 def names_packages(path: str) -> bool:
@@ -34,6 +37,20 @@ def names_packages(path: str) -> bool:
 def is_read(path: str) -> bool:
     """Say whether `read` looks into a file of this path."""
     return names_packages(path) or PurePosixPath(path).name == _MODEL_CONFIG
+
+
+def to_read(files: Iterable[tuple[str, str, int]]) -> list[str]:
+    """Return which files of a commit `read` is given, at most `MOST_READ`, of plain files alone.
+
+    `files` are path, mode (as git writes it) and size of every file. Whoever looks at a commit, by
+    git or through GitHub, has to read the same ones: else versions would seem to move.
+    """
+    plain = [
+        path
+        for path, mode, size in files
+        if mode in _PLAIN_FILES and size <= MOST_FILE_BYTES and is_read(path)
+    ]
+    return sorted(plain, key=lambda path: (not names_packages(path), path))[:MOST_READ]
 
 
 def model_version(path: str) -> tuple[str, int] | None:

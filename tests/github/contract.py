@@ -40,6 +40,7 @@ ALLOWED: tuple[str, ...] = (
     f"GET {_REPO}/commits/{{ref}}",
     f"GET {_REPO}/compare/{{basehead}}",
     f"GET {_REPO}/contents/{{path}}",
+    f"GET {_REPO}/releases",
     f"GET {_REPO}/releases/latest",
     f"GET {_REPO}/releases/tags/{{tag}}",
     # git data: commits on branches of the bot's own (see `_check_own_branch`)

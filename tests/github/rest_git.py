@@ -248,6 +248,13 @@ def _listed(request: Request, line: TreeLine, at: str, folder: str) -> dict[str,
     return shapes_git.file_content(request.site, line, f"{folder}/{line.path}", at, None)
 
 
+@route(f"GET {_REPO}/releases", grant="contents:read")
+def _releases(request: Request) -> Reply:
+    found = request.world.releases[::-1]
+    body, headers = request.page(found, lambda told: shapes_git.release(request.site, told))
+    return Reply(200, body, headers)
+
+
 @route(f"GET {_REPO}/releases/latest", grant="contents:read")
 def _latest_release(request: Request) -> Reply:
     if not request.world.releases:

@@ -18,7 +18,8 @@ from bot.service.store import Store
 from bot.service.vitals import Vitals
 from bot.service.work import works_of
 from bot.wake.events import parse
-from bot.wake.policy import Facts, LastAnalysis, Sleep, on_event
+from bot.wake.facts import Facts, LastAnalysis
+from bot.wake.policy import Sleep, on_event
 from layers.manifest import BotSection
 from tests.service_on_loopback import SIGNED_WITH, Sender, served
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from bot.wake import commands, hours, versions
 from bot.wake.commands import Command, Refused, who_may
 from bot.wake.events import Event, Unusable, parse
+from bot.wake.facts import Facts, LastAnalysis
 from bot.wake.jobs import MEASURING, JobSpec
-from bot.wake.policy import Facts, LastAnalysis, Sleep, Wake, on_event, on_tick
+from bot.wake.policy import Sleep, Wake, on_event, on_tick
 from layers.manifest import BotSection
 
 SHAS = st.sampled_from(["a" * 40, "b" * 40, "0123456789abcdef0123456789abcdef01234567"])

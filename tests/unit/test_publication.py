@@ -1,7 +1,7 @@
 """What is pure of publishing: bodies and comments, known commits, names of branches, documents."""
 
 import io
-from types import SimpleNamespace
+import json
 
 import pytest
 from pydantic import ValidationError
@@ -60,6 +60,9 @@ class Files:
 
     def file(self, path: str, ref: str, *, limit_bytes: int) -> bytes | None:
         return self.files.get(path)
+
+    def branch_sha(self, name: str) -> str:
+        return A
 
 
 def test_a_body_starts_with_its_marker_and_ends_with_the_commands():
@@ -243,6 +246,8 @@ def test_a_publication_of_another_branch_is_refused():
         b'{"schema": "fvec.state/2"}',
         b'{"schema": "fvec.state/1", "pushed": {"x": "--force"}}',
         b'{"schema": "fvec.state/1", "more": 1}',
+        b'{"schema": "fvec.state/1", "attempt": {"sha": "%s", "at": "now", "failures": 1, "why": ""}}'
+        % A.encode(),
     ],
 )
 def test_a_state_that_is_not_ours_is_refused_and_named(content):
@@ -272,8 +277,16 @@ def test_a_publication_takes_commits_alone():
 
 
 def test_an_update_of_the_state_that_changes_nothing_writes_nothing():
-    archive = EvidenceBranch(SimpleNamespace(full_name="owner/serve", file=lambda *_, **__: None))
+    archive = EvidenceBranch(Files(state_json=b'{"schema": "fvec.state/1"}'))
     assert archive.update_state(lambda state: state) == State()
+
+
+def test_a_state_of_an_earlier_version_is_read():
+    analysis = {"sha": A, "at": "2026-01-02T03:04:05+00:00", "run_id": "r", "conclusion": "c"}
+    told = {"schema": "fvec.state/1", "analysis": {**analysis, "versions": {"numpy": "2"}}}
+    state = EvidenceBranch(Files(state_json=json.dumps(told).encode())).state()
+    assert state.analysis is not None
+    assert (state.analysis.layers, state.partial, state.attempt) == ([], {}, None)
 
 
 def test_evidence_without_secrets_is_the_same_evidence():

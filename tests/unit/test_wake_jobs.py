@@ -26,8 +26,8 @@ def test_a_job_survives_json():
     assert JobSpec.model_validate_json(spec.model_dump_json()) == spec
 
 
-def test_the_key_is_kind_repository_number_commit_and_class():
-    same = job(layers=("config",), comment_id=5, asked_by="owner", why="again", installation=9)
+def test_the_key_is_kind_repository_number_commit_class_and_layers():
+    same = job(comment_id=5, asked_by="owner", why="again", installation=9)
     assert same.key == job().key
     assert job(repository="Owner/Serve").key == job().key  # GitHub tells them not apart
     others = [
@@ -38,12 +38,28 @@ def test_the_key_is_kind_repository_number_commit_and_class():
         job(sha=OTHER),
         job(sha=None),
         job(change_class="exact"),
+        job(layers=("config",)),
+        job(layers=("server",)),
     ]
     assert len({spec.key for spec in [*others, job()]}) == len(others) + 1
 
 
 def test_a_key_is_a_plain_name():
     assert re.fullmatch(r"[a-z]+-[0-9a-f]{20}-[0-9a-f]{20}", job().key)
+    some = job(kind="recreate", layers=("config", "server"))
+    assert re.fullmatch(r"[a-z]+-[0-9a-f]{20}-[0-9a-f]{20}-[0-9a-f]{8}", some.key)
+    assert job(kind="recreate", layers=("server", "config")).key == some.key
+    assert len(some.key) <= 64
+
+
+def test_a_job_about_some_layers_supersedes_its_like_alone_and_a_whole_one_any():
+    whole, part = job(sha=OTHER), job(sha=OTHER, layers=("config",))
+    other = job(sha=OTHER, layers=("server",))
+    live = [whole.key, part.key, other.key, job(layers=("config",)).key]
+    assert job(layers=("config",)).supersedes(live) == (part.key,)
+    assert job().supersedes(live) == tuple(sorted(live))
+    assert job(layers=("config",)).whole_among(live)
+    assert not job().whole_among([part.key, other.key, job(number=8).key])
 
 
 def test_a_job_supersedes_the_same_work_at_another_commit():

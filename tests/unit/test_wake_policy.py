@@ -4,8 +4,9 @@ from datetime import timedelta
 import pytest
 
 from bot.wake import hours
+from bot.wake.facts import Attempt, LastAnalysis, Merge, Release
 from bot.wake.jobs import JobSpec
-from bot.wake.policy import LastAnalysis, Sleep, Wake, on_event, on_tick
+from bot.wake.policy import Sleep, Wake, on_event, on_tick
 from layers.base import LayerName
 from layers.manifest import BotSection
 from tests.wake import FACTS, HEAD, NOW, OLD, OTHER, event
@@ -44,8 +45,16 @@ def analysis(why, sha=HEAD, **fields):
     )
 
 
-def wakes(spec, at=NOW, supersedes=()):
-    return Wake(spec, spec.why, at, supersedes)
+def wakes(spec, at=NOW, supersedes=(), *, freshen=False):
+    return Wake(spec, spec.why, at, supersedes, freshen)
+
+
+def held(why):
+    return Sleep(why, held=True)
+
+
+def freshen(why, sha=HEAD):
+    return JobSpec(kind="freshen", repository="owner/serve", installation=42, sha=sha, why=why)
 
 
 def test_a_published_release_is_analysed():
@@ -60,7 +69,7 @@ def test_other_news_of_a_release_is_not(action):
 
 def test_releases_can_be_left_out():
     policy = BotSection(releases=False)
-    assert on_event(RELEASE, policy, FACTS) == Sleep(
+    assert on_event(RELEASE, policy, FACTS) == held(
         "a release was published; the manifest says `releases: false`"
     )
 
@@ -72,7 +81,7 @@ def test_a_hostile_tag_stays_on_one_line():
 
 def test_a_commit_that_was_analysed_is_not_analysed_again_for_an_event():
     last = LastAnalysis(HEAD, NOW - timedelta(days=9))
-    assert on_event(RELEASE, POLICY, replace(FACTS, last_analysis=last)) == Sleep(
+    assert on_event(RELEASE, POLICY, replace(FACTS, last_analysis=last)) == held(
         "release v2 was published; its commit was analysed at 2026-11-21 12:00 UTC"
     )
 
@@ -99,7 +108,7 @@ def test_an_analysis_that_nobody_waits_for_is_spread():
 
 def test_no_analysis_starts_while_enough_pull_requests_are_open():
     facts = replace(FACTS, open_pulls=2)
-    assert on_event(RELEASE, POLICY, facts) == Sleep(
+    assert on_event(RELEASE, POLICY, facts) == held(
         "release v2 was published; 2 pull requests are open, and 2 may be"
     )
 
@@ -111,6 +120,60 @@ def test_there_is_one_run_for_one_head():
     assert again == Sleep(
         "version 3 of models/r was added; the same analyse at aaaaaaaaaa is queued or running already"
     )
+
+
+def test_what_replaces_an_older_run_is_not_spread():
+    facts = replace(FACTS, live_jobs=frozenset({analysis("older", OLD).key}))
+    decision = on_event(RELEASE, BotSection(jitter_minutes=60), facts)
+    assert isinstance(decision, Wake)
+    assert decision.not_before == NOW
+
+
+def test_an_analysis_of_some_layers_is_not_the_whole_one():
+    # Merge at a commit, `config` is measured there, then the same commit is released.
+    config = LastAnalysis(HEAD, NOW - timedelta(days=2), layers=(LayerName.CONFIG,))
+    facts = replace(FACTS, partial=(config,))
+    assert on_event(RELEASE, POLICY, facts) == wakes(analysis("release v2 was published"))
+    assert on_event(MERGED, POLICY, facts) == held(
+        "pull request 7 of ours was merged: code moves the best configuration; "
+        "its commit was analysed at 2026-11-28 12:00 UTC"
+    )
+
+
+def test_an_analysis_of_some_layers_feeds_the_cooldown():
+    config = LastAnalysis(OLD, NOW - timedelta(hours=10), layers=(LayerName.CONFIG,))
+    decision = on_event(RELEASE, POLICY, replace(FACTS, partial=(config,)))
+    assert decision == wakes(analysis("release v2 was published"), NOW + timedelta(hours=14))
+
+
+def test_a_whole_analysis_replaces_a_live_one_of_some_layers():
+    config = analysis("merged", layers=(LayerName.CONFIG,)).key
+    assert on_event(RELEASE, POLICY, replace(FACTS, live_jobs=frozenset({config}))) == wakes(
+        analysis("release v2 was published"), supersedes=(config,)
+    )
+
+
+def test_a_whole_analysis_at_the_same_head_covers_some_layers():
+    whole = analysis("whole").key
+    assert on_event(MERGED, POLICY, replace(FACTS, live_jobs=frozenset({whole}))) == Sleep(
+        "pull request 7 of ours was merged: code moves the best configuration; "
+        "the same analyse at aaaaaaaaaa is queued or running already"
+    )
+
+
+def test_a_failed_attempt_rests_longer_each_time_at_the_same_commit():
+    def waits(failures, sha=HEAD, policy=POLICY):
+        facts = replace(FACTS, attempt=Attempt(sha, NOW, failures))
+        decision = on_event(RELEASE, policy, facts)
+        assert isinstance(decision, Wake)
+        return (decision.not_before - NOW) / timedelta(hours=1)
+
+    assert [waits(n) for n in (1, 2, 3, 9, 10**6)] == [24, 48, 96, 14 * 24, 14 * 24]
+    assert waits(9, OLD) == 24  # another head: from the beginning, not at once
+    eager = BotSection(cooldown_hours=0, jitter_minutes=0)
+    assert [waits(n, policy=eager) for n in (1, 2, 3)] == [1, 2, 4]
+    slow = BotSection(cooldown_hours=24 * 90, jitter_minutes=0)
+    assert [waits(n, policy=slow) for n in (1, 5)] == [24 * 90, 24 * 90]
 
 
 def test_a_run_at_an_older_head_is_superseded():
@@ -170,22 +233,42 @@ def test_a_push_to_another_branch_is_left_alone(push):
 
 def test_a_push_under_open_pull_requests_has_them_looked_at():
     facts = replace(FACTS, open_pulls=1)
-    spec = JobSpec(
-        kind="freshen",
-        repository="owner/serve",
-        installation=42,
-        sha=HEAD,
-        why="the default branch has moved under open pull requests",
-    )
-    assert on_event(PUSH, POLICY, facts) == wakes(spec)
+    moved = "the default branch has moved under open pull requests"
+    assert on_event(PUSH, POLICY, facts) == wakes(freshen(moved))
     # Where an analysis may not start, they still are; it is no run, and quiet hours are not its.
     full = replace(facts, open_pulls=2)
-    assert on_event(MODEL, BotSection(quiet_hours="10:00-18:00"), full) == wakes(spec)
+    why = "version 3 of models/r was added; 2 pull requests are open, and 2 may be"
+    assert on_event(MODEL, BotSection(quiet_hours="10:00-18:00"), full) == wakes(
+        freshen(f"{moved}; {why}")
+    )
+
+
+def test_a_push_that_wakes_an_analysis_has_open_pull_requests_looked_at_too():
+    decision = on_event(MODEL, POLICY, replace(FACTS, open_pulls=1))
+    assert decision == wakes(analysis("version 3 of models/r was added"), freshen=True)
+    assert decision.freshening() == freshen("the default branch has moved under open pull requests")
+
+
+def test_a_push_under_a_stacked_pull_request_has_it_looked_at():
+    lower = replace(PUSH, ref="refs/heads/fvec/features/x", sha=OTHER)
+    facts = replace(FACTS, open_pulls=1, bases=frozenset({"main", "fvec/features/x"}))
+    why = "fvec/features/x has moved under a pull request that stands on it"
+    assert on_event(lower, POLICY, facts) == wakes(freshen(why, OTHER))
+    nothing = Sleep("a push to another branch than the default one")
+    assert on_event(lower, POLICY, replace(facts, bases=frozenset({"main"}))) == nothing
+    assert on_event(replace(lower, sha=None), POLICY, facts) == nothing
 
 
 def test_a_merged_change_of_ours_has_the_configuration_searched_again():
     why = "pull request 7 of ours was merged: code moves the best configuration"
     assert on_event(MERGED, POLICY, FACTS) == wakes(analysis(why, layers=(LayerName.CONFIG,)))
+
+
+def test_a_manifest_without_the_configuration_has_none_searched():
+    facts = replace(FACTS, layers=(LayerName.FEATURES,))
+    why = "pull request 7 of ours was merged: code moves the best configuration"
+    told = f"{why}; the manifest leaves `config` to its owners"
+    assert on_event(MERGED, POLICY, facts) == held(told)
 
 
 def test_what_replaces_a_live_analysis_is_about_all_layers():
@@ -411,6 +494,117 @@ def test_versions_that_moved_unseen_are_found_by_a_tick():
     )
 
 
+RECENT = LastAnalysis(
+    OLD, NOW - timedelta(days=2), {"models/a": "1"}, began=NOW - timedelta(days=2, hours=6)
+)
+DURING = NOW - timedelta(days=2, hours=3)  # while it ran
+BEFORE = NOW - timedelta(days=2, hours=7)
+
+
+def test_a_release_that_had_to_wait_is_found_by_a_tick():
+    release = Release("v2", OTHER, DURING)
+    assert tick(last_analysis=RECENT, release=release) == wakes(
+        analysis("release v2 was published")
+    )
+
+
+@pytest.mark.parametrize(
+    ("release", "policy"),
+    [
+        (Release("v2", OTHER, BEFORE), POLICY),
+        (Release("v2", OLD, DURING), POLICY),  # it is what was analysed
+        (Release("v2", OTHER, DURING), BotSection(releases=False, jitter_minutes=0)),
+        (None, POLICY),
+    ],
+)
+def test_other_releases_are_not_owed(release, policy):
+    found = tick(policy, last_analysis=RECENT, release=release)
+    assert found == Sleep(
+        "the last analysis is from 2026-11-28 12:00 UTC; stale at 2026-12-28 12:00 UTC"
+    )
+
+
+def test_nothing_is_owed_for_a_head_that_was_analysed():
+    last = replace(RECENT, sha=HEAD)
+    found = tick(last_analysis=last, release=Release("v2", "", NOW), merge=Merge(7, NOW))
+    assert isinstance(found, Sleep)
+
+
+MERGE = Merge(7, NOW - timedelta(days=1, hours=12))
+CONFIG = (LayerName.CONFIG,)
+COMBINED = "pull request 7 of ours was merged: code moves the best configuration"
+
+
+def test_a_merge_inside_the_cooldown_is_found_by_a_tick_after_it():
+    assert tick(last_analysis=RECENT, merge=MERGE) == wakes(analysis(COMBINED, layers=CONFIG))
+    soon = replace(RECENT, at=NOW - timedelta(hours=1), began=NOW - timedelta(days=2))
+    assert tick(last_analysis=soon, merge=MERGE) == Sleep(
+        f"{COMBINED}; the cooldown after the last analysis ends at 2026-12-01 11:00 UTC"
+    )
+
+
+def test_a_merge_is_not_owed_where_the_configuration_was_searched_since():
+    config = LastAnalysis(OTHER, NOW - timedelta(days=1), layers=CONFIG)
+    features = replace(config, layers=(LayerName.FEATURES,))
+    assert isinstance(tick(last_analysis=RECENT, merge=MERGE, partial=(config,)), Sleep)
+    assert isinstance(tick(last_analysis=RECENT, merge=MERGE, partial=(features,)), Wake)
+    without = {"layers": (LayerName.FEATURES,)}
+    assert isinstance(tick(last_analysis=RECENT, merge=MERGE, **without), Sleep)
+
+
+def test_where_a_merge_and_something_else_is_owed_all_layers_are_looked_at():
+    found = tick(last_analysis=RECENT, merge=MERGE, versions={"models/a": "2"})
+    assert found == wakes(analysis(COMBINED))
+
+
+def test_versions_that_moved_are_still_owed_after_a_run_of_some_layers():
+    config = LastAnalysis(HEAD, NOW - timedelta(days=1), {"models/a": "2"}, CONFIG)
+    found = tick(last_analysis=RECENT, partial=(config,), versions={"models/a": "2"})
+    assert found == wakes(analysis("models/a from 1 to 2 since the last analysis"))
+
+
+def test_versions_of_which_there_were_none_can_move_and_unknown_ones_cannot():
+    told = {"models/a": "1"}
+    none, unknown = replace(RECENT, versions={}), replace(RECENT, versions=None)
+    assert tick(last_analysis=none, versions=told) == wakes(
+        analysis("models/a from none to 1 since the last analysis")
+    )
+    assert isinstance(tick(last_analysis=unknown, versions=told), Sleep)
+    assert isinstance(tick(last_analysis=RECENT, versions=None), Sleep)
+
+
+@pytest.mark.parametrize(
+    ("awaiting", "told"), [(1, "1 accepted change was"), (3, "3 accepted changes were")]
+)
+def test_what_was_held_back_is_owed_when_there_is_room(awaiting, told):
+    owed = {"last_analysis": RECENT, "awaiting": awaiting}
+    assert tick(open_pulls=1, **owed) == wakes(analysis(f"{told} held back, and there is room now"))
+    assert isinstance(tick(open_pulls=2, **owed), Sleep)
+    assert isinstance(tick(BotSection(max_open_pull_requests=3), open_pulls=2, **owed), Wake)
+
+
+def test_a_tick_says_that_the_last_attempts_failed():
+    attempt = Attempt(HEAD, NOW - timedelta(hours=1), 2)
+    assert tick(last_analysis=None, attempt=attempt) == Sleep(
+        "there is no analysis yet; the last 2 at this commit failed, "
+        "and the next starts at 2026-12-02 11:00 UTC or later"
+    )
+    assert tick(last_analysis=None, attempt=replace(attempt, sha=OTHER)) == Sleep(
+        "there is no analysis yet; the last one failed, "
+        "and the next starts at 2026-12-01 11:00 UTC or later"
+    )
+
+
+def test_age_alone_wakes_nothing_where_the_command_that_says_what_serves_gave_no_answer():
+    policy = BotSection(serving=["python3", "serves.py"], jitter_minutes=0)
+    assert tick(policy, last_analysis=STALE, still_serves=None) == Sleep(
+        "the last analysis is from 2026-10-30 12:00 UTC: it is stale, but whether this stack still "
+        "serves is not known: `bot.serving` gave no answer, or cannot be run here"
+    )
+    assert isinstance(tick(policy, last_analysis=STALE, still_serves=True), Wake)
+    assert isinstance(tick(policy, last_analysis=None, still_serves=None), Wake)
+
+
 def test_a_tick_in_quiet_hours_sleeps_until_a_later_one():
     assert tick(BotSection(quiet_hours="11:00-13:00"), last_analysis=STALE) == Sleep(
         "the last analysis is from 2026-10-30 12:00 UTC: it is stale; quiet hours end at 2026-11-30 13:00 UTC"
@@ -418,7 +612,7 @@ def test_a_tick_in_quiet_hours_sleeps_until_a_later_one():
 
 
 def test_a_tick_keeps_to_the_limits():
-    assert tick(last_analysis=STALE, open_pulls=3) == Sleep(
+    assert tick(last_analysis=STALE, open_pulls=3) == held(
         "the last analysis is from 2026-10-30 12:00 UTC: it is stale; 3 pull requests are open, and 2 may be"
     )
     live = frozenset({analysis("x").key})

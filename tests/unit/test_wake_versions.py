@@ -111,3 +111,19 @@ def test_what_is_read_is_bounded():
     found = versions.read({"requirements.txt": many})
     assert len(found) == versions.MOST_ENTRIES
     assert max(map(len, found.values())) <= versions.MOST_VALUE
+
+
+def test_the_same_files_of_a_commit_are_read_by_everybody_packages_before_models():
+    models = [(f"models/m{n:03d}/config.pbtxt", "100644", 10) for n in range(60)]
+    others = [
+        ("requirements.txt", "100644", 10),
+        ("Dockerfile", "100755", 10),
+        ("README.md", "100644", 10),
+        ("constraints.txt", "120000", 10),  # a link
+        ("requirements", "160000", 0),  # a submodule
+        ("large/requirements.txt", "100644", versions.MOST_FILE_BYTES + 1),
+    ]
+    found = versions.to_read([*models, *others])
+    assert found[:3] == ["Dockerfile", "requirements.txt", "models/m000/config.pbtxt"]
+    assert len(found) == versions.MOST_READ
+    assert versions.to_read([*reversed(others), *reversed(models)]) == found
