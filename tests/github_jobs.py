@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from bot.github.api import Clock
-from bot.github.auth import TokenCredentials
+from bot.github.auth import AppCredentials, TokenCredentials
 from bot.github.client import Client, connect
 from bot.github.transport import Remote
 from bot.jobs.context import Context, JobResult
@@ -37,6 +38,8 @@ CLOCK = Clock(sleep=lambda _: None)
 MODEL = "models/features/1/model.py"
 MANIFEST = ".github/fvec.yml"
 KNOWLEDGE = "fvec/knowledge"
+SLO_MS = 750.0  # of the recorded stack
+_HEAD = re.compile(r"^diff --git a/(.*) b/", re.MULTILINE)
 
 
 class Killed(BaseException):
@@ -89,11 +92,16 @@ class Bot:
     program: Program
     work: Path
     direct: bool = True  # plain HTTP; else wired in process
+    as_app: bool = False  # with a key of its own; else with a token
     writing: bool = False  # a test of decisions says that it writes too
     ids: Iterator[int] = field(default_factory=lambda: iter(range(1, 1000)))
 
     def client(self) -> Client:
         address = {"api_url": self.fake.url} if self.direct else {}
+        if self.as_app:
+            app = self.fake.app
+            shown = AppCredentials(str(app.id), app.private_key, throttle=False, **address)
+            return connect(shown, throttle=False, clock=CLOCK)
         credentials = TokenCredentials(self.fake.token, login=self.fake.login, **address)
         return connect(credentials, throttle=False, clock=CLOCK)
 
@@ -132,22 +140,55 @@ class Bot:
 def verified(ran: Ran, number: int, ratio: float = 1.0) -> VerifyReport:
     """The evidence of a recorded pull request, measured again with `ratio` times its gain."""
     recorded = reverify.load(ran.pull(number))
-    gain = recorded.end_to_end
-    again = gain.model_copy(
+    return reverify.compare(recorded, _again(recorded, ratio))
+
+
+def _again(recorded: reverify.Recorded, ratio: float) -> JudgeReport:
+    """The judgement of evidence, its fresh pairs and their blocks with another gain."""
+    evidence, gain = recorded.evidence, recorded.end_to_end
+    iteration = evidence.iteration
+    fresh = {pair.launch for pair in iteration.confirm}
+    told = {"throughput_ratio": gain.throughput_ratio * ratio}
+    told |= {"ci": (gain.ci[0] * ratio, gain.ci[1] * ratio)}
+    return accepted().model_copy(
         update={
-            "throughput_ratio": gain.throughput_ratio * ratio,
-            "ci": (gain.ci[0] * ratio, gain.ci[1] * ratio),
+            "change_class": iteration.hypothesis.change_class,
+            "gates": iteration.gates,
+            "equivalence": iteration.equivalence,
+            "looks": iteration.looks,
+            "pairs": iteration.pairs,
+            "confirm": [
+                pair.model_copy(update={"throughput_ratio": pair.throughput_ratio * ratio})
+                for pair in iteration.confirm
+            ],
+            "end_to_end": gain.model_copy(update=told),
+            "load_test": iteration.load_test,
+            "stack": evidence.stack.model_copy(update={"commit": recorded.base_commit}),
+            "blocks": [
+                block.model_copy(update={"rate": block.rate * ratio})
+                if block.arm == "candidate" and block.launch in fresh
+                else block
+                for block in evidence.blocks
+            ],
+            "files_changed": iteration.files_changed,
+            "patch_sha256": hashlib.sha256(recorded.patch).hexdigest(),
         }
     )
-    sha256 = hashlib.sha256(recorded.patch).hexdigest()
-    told = {"end_to_end": again, "patch_sha256": sha256}
-    return reverify.compare(recorded, accepted().model_copy(update=told))
 
 
-def judged(patch: bytes, **changes: Any) -> JudgeReport:
-    """A judgement of a patch."""
-    sha256 = hashlib.sha256(patch).hexdigest()
-    return accepted().model_copy(update={"patch_sha256": sha256, **changes})
+def judged(
+    patch: bytes, base: str, report: JudgeReport | None = None, **changes: Any
+) -> JudgeReport:
+    """A judgement of a patch on a commit of the recorded stack."""
+    report = report or accepted()
+    slo = {"slo_p99_ms": SLO_MS}
+    told = {
+        "patch_sha256": hashlib.sha256(patch).hexdigest(),
+        "files_changed": sorted(_HEAD.findall(patch.decode())),
+        "stack": report.stack.model_copy(update={"commit": base, **slo}),
+        "load_test": report.load_test and report.load_test.model_copy(update=slo),
+    }
+    return report.model_copy(update={**told, **changes})
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from bot.commands import arguments, engine
 from bot.commands.outcome import Outcome
 from bot.github import server_url
 from layers.errors import InvalidInput, Location, Missing
+from layers.manifest import SandboxMode
 
 if TYPE_CHECKING:
     from bot.service.signature import Secrets
@@ -65,6 +66,14 @@ def add(commands: arguments.Commands) -> None:
         help="take deliveries alone; another process with the same --database does the jobs",
     )
     parser.add_argument(
+        "--weakest-sandbox",
+        metavar="MODE",
+        choices=[str(mode) for mode in SandboxMode],
+        default=str(SandboxMode.STRICT),
+        help="the weakest `sandbox.mode` that a manifest may name; what runs in a weaker one than "
+        "strict or no-cgroup can read the App's key (default: strict)",
+    )
+    parser.add_argument(
         "--commands-per-hour",
         metavar="N",
         type=_count,
@@ -88,6 +97,7 @@ def run(args: argparse.Namespace) -> Outcome:
         work=args.work,
         server_url=server_url(os.environ),
         worker=not args.no_worker,
+        weakest=SandboxMode(args.weakest_sandbox),
         commands_per_hour=args.commands_per_hour,
     )
     credentials = host.credentials_of(options, os.environ)

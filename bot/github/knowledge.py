@@ -123,7 +123,12 @@ def _desk(root: Path, remote: Remote, base: str) -> Iterator[Desk]:
         branches = [base] if remote.head(KNOWLEDGE_BRANCH) is None else [base, KNOWLEDGE_BRANCH]
         remote.fetch(bare, *(f"+refs/heads/{name}:refs/heads/{name}" for name in branches))
         checkout = bare.with_name("checkout")
-        git.git(bare, "worktree", "add", "--quiet", "--detach", str(checkout), f"refs/heads/{base}")
+        git.git(
+            bare,
+            *("worktree", "add", "--quiet", "--detach", str(checkout), f"refs/heads/{base}"),
+            env=git.POINTERS,  # cards alone are read
+            timeout_s=git.LONG_S,
+        )
         with Stack.open(checkout) as stack:
             yield Desk(bare, stack, bare.with_name("out"), git.tip(bare, KNOWLEDGE_BRANCH))
 

@@ -46,6 +46,7 @@ def take_over(root: Path, bare: Path, *refspecs: str) -> None:
         *("fetch", "--no-tags", "--no-prune", "--no-write-fetch-head"),
         *("--no-recurse-submodules", "--", str(bare), *refspecs),
         env={**local_only(), **as_environment(_CHECKED)},
+        timeout_s=git.LONG_S,
     )
 
 

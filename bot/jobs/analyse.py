@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from bot.github.commits import fetch_bundle
 from bot.github.errors import TRANSIENT
 from bot.github.forge import CONTINUED, GitHubForge
 from bot.github.knowledge import PublishedKnowledge, publish_knowledge
-from bot.jobs import checkouts, manifests, measuring, rerun
+from bot.jobs import checkouts, freshen, manifests, measuring, rerun
 from bot.jobs.context import JobResult, Refusal
 from bot.jobs.measuring import Measurement
 from bot.jobs.pulls import is_ours
@@ -25,6 +26,7 @@ from bot.jobs.records import Pull, line
 from bot.publishing.github import UP_TO_DATE, Published, publish_results
 from bot.render import check, comment
 from bot.render.dashboard import State as Standing
+from bot.render.redact import redact
 from bot.render.text import inline, one_line
 from bot.wake import versions
 from layers.errors import FvecError, InvalidInput
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from bot.jobs.context import Context
     from layers.evidence import RunReport
 
-MOST_READ = 200  # files of packages and model configurations
+LONGEST_RUN = timedelta(days=2)  # a beginning that a run tells is believed within it
 COMMIT = "commit"  # the file of a job's folder that names what is analysed
 _SHA = re.compile(r"[0-9a-f]{40}")
 _AS_SHOWN: dict[str, Standing] = {
@@ -92,12 +94,16 @@ def prepare(context: Context) -> Subject | None:
     recreated = _recreated(context) if context.spec.kind == "recreate" else None
     known = context.repository.branch_sha(checkouts.KNOWLEDGE) is not None
     branches = (loaded.branch, checkouts.KNOWLEDGE) if known else (loaded.branch,)
-    mirror = checkouts.fetched(context.home, branches=branches)
+    gone = () if known else (checkouts.KNOWLEDGE,)
+    mirror = checkouts.fetched(context.home, branches=branches, gone=gone)
     sha = _pinned(context, mirror, loaded.branch)
     layers = tuple(map(str, context.spec.layers))
     if recreated is not None and not layers:
         layers = _layers_of(context, recreated)
-    return Subject(Measurement("run", sha, layers), mirror, loaded.branch, recreated)
+    allowed = tuple(name for name in layers if name in loaded.manifest.layers)
+    if layers and not allowed:
+        raise Refusal(f"the manifest leaves `{'`, `'.join(layers)}` to its owners")
+    return Subject(Measurement("run", sha, allowed), mirror, loaded.branch, recreated)
 
 
 def report(
@@ -113,6 +119,7 @@ def report(
     are known. What one shard found is published whatever became of the others. Raises the error
     of a shard where nothing of any was published, RateLimited and Unavailable.
     """
+    freshen.beside(context)
     usable, errors = _present(shards, expected)
     found: list[_Found] = []
     for shard in usable:
@@ -208,12 +215,12 @@ def _ended(
     """
     run_ids = ", ".join(dict.fromkeys(one.run.run_id for one in found))
     conclusion = "; ".join(dict.fromkeys(one.run.conclusion for one in found))
-    failed = [line(error.message.partition("\n")[0]) for error in errors]
+    failed = [line(redact(error.message.partition("\n")[0])) for error in errors]
     of = f"{len(errors)} of {len(errors) + len(found)} shards failed: {'; '.join(failed)}"
     if errors:
         EvidenceBranch(context.repository).note_attempt(subject.wanted.sha, context.clock(), of)
     else:
-        _save(context, subject, run_ids, conclusion)
+        _save(context, subject, [one.run for one in found], run_ids, conclusion)
     # Only what was published has evidence that was checked here.
     accepted = sum(len(pull.iterations) for one in found for pull in one.published)
     told = check.ended(conclusion, run_ids, accepted)
@@ -286,11 +293,26 @@ def tell(context: Context, sha: str, told: check.Check) -> None:
 
 def versions_at(mirror: Path, commit: str) -> dict[str, str]:
     """Return the versions that a commit names, as `bot.wake.versions.read` says it."""
-    listed = git.git(mirror, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
-    paths = [path for path in listed.split("\0") if path]
-    read = [path for path in paths if versions.is_read(path)][:MOST_READ]
-    texts = {path: checkouts.text_at(mirror, commit, path) for path in read}
-    return versions.read({path: text for path, text in texts.items() if text is not None}, paths)
+    listed = git.git(mirror, "ls-tree", "-r", "-l", "-z", "--full-tree", commit)
+    files = [_listed(entry) for entry in _unicode(listed).split("\0") if entry]
+    texts = {
+        path: checkouts.text_at(mirror, commit, path) or "" for path in versions.to_read(files)
+    }
+    return versions.read(
+        {path: _unicode(text) for path, text in texts.items()}, [path for path, _, _ in files]
+    )
+
+
+def _listed(entry: str) -> tuple[str, str, int]:
+    """Return path, mode and size of an entry of `git ls-tree -l`; a submodule has no size."""
+    told, _, path = entry.partition("\t")
+    mode, _, _, size = told.split()
+    return path, mode, int(size) if size.isdigit() else 0
+
+
+def _unicode(text: str) -> str:
+    """Return git's output as GitHub's API tells it: what is no UTF-8 is replaced."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _pinned(context: Context, mirror: Path, branch: str) -> str:
@@ -342,25 +364,47 @@ def _layers_of(context: Context, branch: str) -> tuple[str, ...]:
     return (str(rerun.read_evidence(content).iteration.layer),) if content is not None else ()
 
 
-def _save(context: Context, subject: Subject, run_id: str, conclusion: str) -> None:
-    """Write down the last analysis, the same where it is written down already."""
-    sha = subject.wanted.sha
-    found = versions_at(subject.mirror, sha)
+def _save(
+    context: Context, subject: Subject, runs: Sequence[RunReport], run_id: str, conclusion: str
+) -> None:
+    """Write down an analysis that ended well, the same where it is written down already.
+
+    One of some layers is kept beside the last that was about all. What failed before is over.
+    """
+    wanted = subject.wanted
+    part = ",".join(wanted.layers)
+    found = versions_at(subject.mirror, wanted.sha)
 
     def changed(state: State) -> State:
-        old = state.analysis
-        again = old is not None and (old.sha, old.run_id) == (sha, run_id[:60])
+        old = state.partial.get(part) if part else state.analysis
+        again = old is not None and (old.sha, old.run_id) == (wanted.sha, run_id[:60])
         at = old.at if old is not None and again else context.now()
         analysis = Analysis(
-            sha=sha,
+            sha=wanted.sha,
             at=at,
             run_id=run_id[:60],
             conclusion=line(conclusion)[:500],
             versions=found,
+            layers=list(wanted.layers),
+            began=_began(runs, datetime.fromisoformat(at)),
         )
-        return state.model_copy(update={"analysis": analysis})
+        kept = {"partial": {**state.partial, part: analysis}} if part else {"analysis": analysis}
+        return state.model_copy(update={**kept, "attempt": None})
 
     EvidenceBranch(context.repository).update_state(changed)
+
+
+def _began(runs: Sequence[RunReport], ended: datetime) -> str:
+    """Return when the first of some runs began; what they tell is outside input."""
+    earliest = ended
+    for run in runs:
+        try:
+            told = datetime.fromisoformat(run.started_at)
+        except ValueError:
+            continue
+        if told.tzinfo is not None and told > ended - LONGEST_RUN:
+            earliest = min(earliest, told)
+    return earliest.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _pull(one: Published) -> Pull:
@@ -370,6 +414,7 @@ def _pull(one: Published) -> Pull:
         title=line(one.title),
         number=one.number,
         note=line(one.detail) if one.kind not in ("opened", "updated", "unchanged") else "",
+        no_room=one.no_room,
     )
 
 
@@ -387,7 +432,7 @@ def _knowledge(learned: Sequence[PublishedKnowledge | FvecError]) -> list[Pull]:
     notes = list(dict.fromkeys(one.why for one in there if one.why))
     if conflicts:
         notes.append(f"{len(conflicts)} cards could not take what was learned: see there")
-    notes += dict.fromkeys(f"not published: {error.message}" for error in errors)
+    notes += dict.fromkeys(f"not published: {redact(error.message)}" for error in errors)
     return [
         Pull(
             branch=checkouts.KNOWLEDGE,

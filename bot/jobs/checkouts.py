@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from bot.jobs.context import Home
 
 KNOWLEDGE = "fvec/knowledge"
+MIRROR, LOCK = "mirror.git", "mirror.lock"
+UNUSED_S = 30 * 86_400.0  # after which a repository that nobody fetched is forgotten
 MOST_CHANGED_BYTES = 4 * MOST_BYTES  # of all files that a pull request changes, both sides
 
 
@@ -35,28 +38,63 @@ def pull_ref(number: int) -> str:
     return f"refs/fvec/pulls/{number}"
 
 
-def fetched(home: Home, *, branches: tuple[str, ...] = (), pull: int | None = None) -> Path:
+def fetched(
+    home: Home,
+    *,
+    branches: tuple[str, ...] = (),
+    pull: int | None = None,
+    gone: tuple[str, ...] = (),
+) -> Path:
     """Return the mirror after fetching branches, and the head of a pull request, into it.
 
-    A branch that is not there is an error of GitHubError's family; so is no access.
+    What it kept of the branches `gone`, which are at GitHub no more, is forgotten. A branch that
+    is not there is an error of GitHubError's family; so is no access.
     """
-    root = home.folder / "mirror.git"
+    root = home.folder / MIRROR
     refspecs = [f"+refs/heads/{name}:{branch_ref(name)}" for name in branches]
     if pull is not None:
         refspecs.append(f"+refs/pull/{pull}/head:{pull_ref(pull)}")
-    with exclusive(home.folder / "mirror.lock"):
+    with exclusive(home.folder / LOCK):
         root.mkdir(parents=True, exist_ok=True)
         git.git(root, "init", "--quiet", "--bare")  # again is harmless: a kill may have cut it
         for name in branches:
             git.git(root, "check-ref-format", f"refs/heads/{name}")
         home.remote.fetch(root, *refspecs)
+        for name in gone:
+            git.git(root, "update-ref", "-d", branch_ref(name))
     return root
+
+
+def forget_pull(home: Home, number: int) -> None:
+    """Forget the head of a pull request; there may be none. Raises ToolFailed."""
+    root = home.folder / MIRROR
+    if root.is_dir():
+        with exclusive(home.folder / LOCK):
+            git.git(root, "update-ref", "-d", pull_ref(number))
+
+
+def tidy(folder: Path) -> None:
+    """Pack the mirror in a repository's folder, or remove it where nobody has used it for long.
+
+    Nothing is done while a checkout borrows its objects. Raises ToolFailed.
+    """
+    lock, root = folder / LOCK, folder / MIRROR
+    used_s = max((path.stat().st_mtime for path in (lock, root) if path.exists()), default=0.0)
+    if not root.is_dir() or any(folder.glob("jobs/*/checkout")):
+        return
+    if time.time() - used_s > UNUSED_S:
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(folder / "jobs", ignore_errors=True)
+        return
+    with exclusive(lock):
+        git.git(root, "gc", "--quiet", timeout_s=git.LONG_S)
 
 
 def check_out(mirror: Path, commit: str, branch: str, target: Path) -> Path:
     """Return a checkout at `target` with `commit` as its branch `branch`; one that is there stays.
 
-    The bot's branch of knowledge comes with it, where the mirror has it.
+    The bot's branch of knowledge comes with it, where the mirror has it. Files of Git LFS are the
+    pointers to them; see `layers.repository.git.check_whole`.
     """
     if target.exists():
         return target
@@ -70,7 +108,12 @@ def check_out(mirror: Path, commit: str, branch: str, target: Path) -> Path:
         known = resolved(mirror, branch_ref(KNOWLEDGE))
         if known is not None:
             git.git(beside, "update-ref", f"refs/heads/{KNOWLEDGE}", known)
-        git.git(beside, "reset", "--quiet", "--hard", commit)
+        git.git(
+            beside,
+            *("reset", "--quiet", "--hard", commit),
+            env=git.POINTERS,  # there is no remote to fetch the files from
+            timeout_s=git.LONG_S,
+        )
         beside.rename(target)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from layers.errors import Missing
 from layers.events import Events, Silent
+from layers.manifest import SandboxMode
 
 if TYPE_CHECKING:
     from bot.github.client import Client
@@ -84,7 +85,8 @@ class Context:
     `attempt_of` tells this job from another of the same key: the number of its row in the store,
     or the id of a workflow's run; it stays the same when the job is done again after a kill.
     `stopping` is asked about once a second while a program measures; `clock` gives the time in
-    UTC; `fvec` is the argv of the program that measures.
+    UTC; `fvec` is the argv of the program that measures; `weakest` is the weakest sandbox that
+    whoever owns this machine lets code of the repository run in.
     """
 
     spec: JobSpec
@@ -97,6 +99,7 @@ class Context:
     stopping: Callable[[], StopReason | None] = lambda: None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     fvec: Sequence[str] = ()
+    weakest: SandboxMode = SandboxMode.PROCESS
 
     def __post_init__(self) -> None:
         """Refuse an id that is no plain name: a folder is called by it."""

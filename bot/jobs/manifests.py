@@ -63,6 +63,24 @@ def parse(content: bytes) -> Manifest:
         raise InvalidInput(f"{error.message}{more}", at=place, hint=error.hint) from error
 
 
+def check_floor(mirror: Path, commit: str, weakest: SandboxMode) -> None:
+    """Refuse a commit whose manifest names a weaker sandbox than this machine lends to anybody.
+
+    Raises InvalidInput.
+    """
+    text = checkouts.text_at(mirror, commit, str(MANIFEST_PATH))
+    if text is None:
+        return  # nothing is measured without one
+    mode = parse(text.encode("utf-8", "surrogateescape")).sandbox.mode
+    if _STRENGTH.index(mode) > _STRENGTH.index(weakest):
+        raise InvalidInput(
+            f"`sandbox.mode: {mode}` is weaker than {weakest}, which is the least here",
+            at=Location(Path(MANIFEST_PATH)),
+            hint="whoever runs the service allows it by `fvec serve --weakest-sandbox`, for all "
+            "repositories that have its App",
+        )
+
+
 def check_base(mirror: Path, base: str, now: Loaded) -> None:
     """Refuse a commit that judges by looser rules than the default branch, or by another judge.
 

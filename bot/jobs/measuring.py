@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from bot.jobs import processes
+from bot.jobs import manifests, processes
 from bot.jobs.context import Stopped, Superseded, own_program
 from layers.errors import (
     FvecError,
@@ -31,19 +31,26 @@ from layers.errors import (
     ToolFailed,
 )
 from layers.evidence import JudgeReport, RunReport, VerifyReport
+from layers.manifest import MANIFEST_PATH
 from layers.programs import describe_log
+from layers.repository import git
+from layers.triton.environment import pip_environment
 
 if TYPE_CHECKING:
     from bot.jobs.context import Context
 
 Program = Literal["run", "verify", "judge"]
 EVIDENCE, PATCH = "evidence.json", "patch.diff"
+LOCK = "measuring.lock"  # of the folder of all repositories: one measurement at a time
 ERROR = "error.json"  # of a program that ended by an error, beside its results
 Model = TypeVar("Model", bound=BaseModel)
 MOST_REPORT_BYTES = 64 * 2**20
 MOST_ERROR_BYTES = 2**20
 MOST_S = 26 * 3600.0  # a manifest's budget is 24 h at most
 POLL_S = 1.0
+# Packages are named by the repository: what is built from source runs what it likes.
+_WHEELS_ALONE = {"PIP_ONLY_BINARY": ":all:"}
+_SERVER = "model server"  # the check of `fvec doctor` that installs
 _KEPT = (  # of our environment: what programs, caches and accelerators are found by
     *("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"),
     *("XDG_RUNTIME_DIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
@@ -101,11 +108,40 @@ def measure(context: Context, wanted: Measurement, checkout: Path) -> Path:
     program = list(context.fvec or own_program())
     argv = [*program, *wanted.argv(checkout, folder / "inputs", out)]
     told, log = folder / "stdout.json", folder / "measuring.log"
-    context.events.phase("measure", f"fvec {wanted.program} at {wanted.sha[:12]}")
-    code = _run(context, argv, told, log)
+    processes.end_orphans(context.work)
+    with processes.alone(context.work / LOCK, lambda: _check(context)) as held:
+        _install(context, [*program, "doctor", str(checkout), "--install", "--json"], checkout)
+        context.events.phase("measure", f"fvec {wanted.program} at {wanted.sha[:12]}")
+        code = _run(context, argv, told, log, environment(), held)
     if not report_file(out, wanted.program).is_file() or code not in _ends(wanted.program):
         raise failure(told, code, log)
     return out
+
+
+def _install(context: Context, argv: Sequence[str], checkout: Path) -> None:
+    """Install the model server's environment that a stack needs, where this machine lacks it.
+
+    Raises Missing, with what `fvec doctor` says, where that cannot be done, and InvalidInput for
+    models that are not in the checkout.
+    """
+    try:
+        manifest = manifests.parse((checkout / MANIFEST_PATH).read_bytes())
+    except (InvalidInput, OSError):
+        return  # the program that measures says what is wrong with it
+    git.check_whole(checkout, manifest.stack.models)
+    if manifest.server.address is not None:
+        return
+    told, log = context.folder / "doctor.json", context.folder / "doctor.log"
+    env = {**environment(), **_WHEELS_ALONE, **pip_environment()}
+    code = _run(context, argv, told, log, env)
+    try:
+        checks = json.loads(content(told, MOST_ERROR_BYTES))["checks"]
+        server = next(one for one in checks if one["name"] == _SERVER)
+        ok, detail, fix = bool(server["ok"]), str(server["detail"]), str(server["fix"])
+    except (FvecError, StopIteration, ValueError, KeyError, TypeError, RecursionError):
+        raise failure(told, code, log) from None
+    if not ok:
+        raise Missing(f"the model server cannot be set up: {detail}", hint=fix)
 
 
 def report_file(results: Path, program: Program) -> Path:
@@ -174,7 +210,14 @@ def content(path: Path, most: int) -> bytes:
     return read
 
 
-def _run(context: Context, argv: Sequence[str], told: Path, log: Path) -> int:
+def _run(
+    context: Context,
+    argv: Sequence[str],
+    told: Path,
+    log: Path,
+    env: Mapping[str, str],
+    *kept_open: int,
+) -> int:
     """Run a program until it ends, or is to end; return its exit code."""
     deadline = time.monotonic() + MOST_S
     with told.open("wb") as output, log.open("ab") as errors:
@@ -182,11 +225,12 @@ def _run(context: Context, argv: Sequence[str], told: Path, log: Path) -> int:
             process = subprocess.Popen(
                 list(argv),
                 cwd=told.parent,
-                env=environment(),
+                env=dict(env),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
                 start_new_session=True,
+                pass_fds=kept_open,
             )
         except OSError as error:
             raise ToolFailed(f"{argv[0]} could not be started: {error.strerror}") from error
@@ -196,21 +240,22 @@ def _run(context: Context, argv: Sequence[str], told: Path, log: Path) -> int:
             while True:
                 with suppress(subprocess.TimeoutExpired):
                     return process.wait(POLL_S)
-                _check(context, deadline, log)
+                _check(context)
+                if time.monotonic() > deadline:
+                    told_by = describe_log(log)
+                    raise ToolFailed(f"it measured longer than {MOST_S / 3600:g} h\n{told_by}")
         finally:
             processes.end(process)
             pid_file.unlink(missing_ok=True)
 
 
-def _check(context: Context, deadline: float, log: Path) -> None:
-    """Raise where the program is to end now."""
+def _check(context: Context) -> None:
+    """Raise where the job is to end now."""
     reason = context.stopping()
     if reason == "superseded":
         raise Superseded("another commit is to be measured now")
     if reason == "stopping":
         raise Stopped
-    if time.monotonic() > deadline:
-        raise ToolFailed(f"it measured longer than {MOST_S / 3600:g} h\n{describe_log(log)}")
 
 
 def _ends(program: Program) -> frozenset[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -12,6 +13,8 @@ from bot.jobs.context import JobResult
 from bot.jobs.records import Pull
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bot.jobs.context import Context
 
 FILE = "ended.json"
@@ -77,7 +80,13 @@ def clear(context: Context) -> None:
 
 def prune(context: Context) -> None:
     """Remove the folders of other jobs that have not been touched for a week."""
+    prune_all(context.home.folder, context.folder)
+
+
+def prune_all(home: Path, but: Path | None = None) -> None:
+    """Remove the folders of a repository's jobs that have not been touched for a week."""
     now_s = time.time()
-    for folder in (context.home.folder / "jobs").glob("*"):
-        if folder != context.folder and now_s - folder.stat().st_mtime > KEPT_S:
-            shutil.rmtree(folder, ignore_errors=True)
+    for folder in (home / "jobs").glob("*"):
+        with suppress(FileNotFoundError):  # another worker prunes too
+            if folder != but and now_s - folder.stat().st_mtime > KEPT_S:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -26,6 +26,7 @@ from bot.jobs import (
     helping,
     judge,
     judging,
+    manifests,
     measuring,
     notes,
     onboard,
@@ -114,6 +115,8 @@ def _work(context: Context) -> JobResult:
     subject = prepare(context)
     if subject is None:
         return _quick(context)
+    for commit in {subject.wanted.sha, _base_of(subject)}:
+        manifests.check_floor(subject.mirror, commit, context.weakest)
     shown = _pinned(context, subject.wanted.sha)
     _begin(shown)
     try:
@@ -122,6 +125,11 @@ def _work(context: Context) -> JobResult:
         with _as_far_as_it_goes(context):
             underway.drop(shown)
         raise
+
+
+def _base_of(subject: analyse.Subject | PullSubject) -> str:
+    """Return the commit whose manifest rules what is measured."""
+    return subject.wanted.sha if isinstance(subject, analyse.Subject) else subject.base
 
 
 def _measured(context: Context, subject: analyse.Subject | PullSubject) -> JobResult:
@@ -260,6 +268,8 @@ def _finished(context: Context, result: JobResult) -> JobResult:
         if context.spec.comment_id is not None and result.state != "refused":
             done = result.state == "done"
             context.repository.react(context.spec.comment_id, "rocket" if done else "confused")
+    if context.spec.number is not None:
+        checkouts.forget_pull(context.home, context.spec.number)
     notes.write(context, result)
     shutil.rmtree(context.folder / "checkout", ignore_errors=True)
     if result.state != "failed":

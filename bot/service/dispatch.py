@@ -19,6 +19,7 @@ from bot.service.rounds import Rounds
 from bot.service.store import TELL
 from bot.service.worker import Done
 from bot.wake.policy import Decision, Sleep, Wake
+from layers.manifest import SandboxMode
 
 if TYPE_CHECKING:
     from bot.github.auth import Credentials
@@ -45,12 +46,16 @@ class Dispatcher:
         throttle: bool = True,
         clock: Callable[[], float] = time.time,
         fvec: Sequence[str] = (),
+        weakest: SandboxMode = SandboxMode.STRICT,
     ) -> None:
-        """Work in `folder`; git speaks to `server_url`; `fvec` is the program that measures."""
+        """Work in `folder`; git speaks to `server_url`; `fvec` is the program that measures.
+
+        `weakest` is the weakest sandbox that a repository's manifest may name.
+        """
         self._store, self._rounds = store, Rounds(store.database)
         self._credentials, self._client = credentials, connect(credentials, throttle=throttle)
         self._folder, self._server_url = folder, server_url.rstrip("/")
-        self._clock, self._fvec = clock, fvec
+        self._clock, self._fvec, self._weakest = clock, fvec, weakest
 
     def __call__(self, job: Job, stopping: Stopping) -> Done:
         """Do one job. Raises whatever the work raises: the worker decides what that means."""
@@ -75,6 +80,8 @@ class Dispatcher:
         decide.answer(event, decision, repository)
         if isinstance(decision, Wake) and event.comment_id is not None:
             repository.react(event.comment_id, HEARD)
+        if isinstance(decision, Sleep) and decision.held:
+            _say(repository, decision.why)
         return _decided(decision)
 
     def _tick(self, tick: work.Tick) -> Done:
@@ -122,6 +129,7 @@ class Dispatcher:
             stopping=stopping,
             clock=self._now,
             fvec=self._fvec,
+            weakest=self._weakest,
         )
 
     def _around(self, repository: Repository) -> decide.Surroundings:
@@ -148,6 +156,8 @@ def _say(repository: Repository, why: str) -> None:
 
 def _decided(decision: Decision) -> Done:
     if isinstance(decision, Wake):
-        follow = work.of_spec(decision.spec, decision.not_before.timestamp())
-        return Done("done", decision.why, (follow,), decision.supersedes)
+        follow = [work.of_spec(decision.spec, decision.not_before.timestamp())]
+        if decision.freshen:
+            follow.append(work.of_spec(decision.freshening(), 0.0))
+        return Done("done", decision.why, tuple(follow), decision.supersedes)
     return Done("done", decision.why)

@@ -32,6 +32,7 @@ from bot.service.store import LANES, Store
 from bot.service.vitals import Vitals
 from bot.service.worker import GRACE_S, Worker
 from layers.errors import InvalidInput, ToolFailed
+from layers.manifest import SandboxMode
 
 MOST_CONNECTIONS = 32  # each may hold a payload of 25 MiB
 SHORTEST_SECRET = 16  # bytes
@@ -50,6 +51,7 @@ class Options:
     work: Path
     server_url: str  # where git goes, "https://github.com"
     worker: bool
+    weakest: SandboxMode  # that a repository's manifest may name
     commands_per_hour: int
 
 
@@ -92,7 +94,7 @@ class _Service:
         store: Store,
         listener: socket.socket,
     ) -> None:
-        metrics = Metrics(Vitals(store.database), time.time)
+        metrics = Metrics(Vitals(store.database), time.time, options.work)
         settings = Settings(secrets, options.commands_per_hour)
         self._server = uvicorn.Server(configuration(create_app(store, settings, metrics)))
         self._workers: list[Worker] = []
@@ -103,9 +105,15 @@ class _Service:
         if credentials:
             own, *others = credentials
             api = own.api if isinstance(own, AppCredentials) else None
-            self._start_later("chores", lambda: Chores(store, api).run(self._ending))
+            self._start_later("chores", lambda: Chores(store, api, options.work).run(self._ending))
             for lane, shown in zip(LANES, others, strict=True):
-                perform = Dispatcher(store, shown, options.work, server_url=options.server_url)
+                perform = Dispatcher(
+                    store,
+                    shown,
+                    options.work,
+                    server_url=options.server_url,
+                    weakest=options.weakest,
+                )
                 worker = Worker(store, perform, lane, observe=metrics.worked)
                 self._workers.append(worker)
                 self._start_later(f"the worker of lane {lane}", worker.run)

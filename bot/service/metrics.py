@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,8 +26,10 @@ _BUCKETS_S = (0.1, 1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14_400, 43_200, 86_
 class Metrics:
     """One process's counters, beside what its database holds for all processes."""
 
-    def __init__(self, vitals: Vitals, clock: Callable[[], float]) -> None:
-        """Register everything in a registry of its own."""
+    def __init__(
+        self, vitals: Vitals, clock: Callable[[], float], folder: Path | None = None
+    ) -> None:
+        """Register everything in a registry of its own; `folder` is where jobs are done."""
         self._registry = CollectorRegistry()
         self._deliveries = Counter(
             "fvec_deliveries",
@@ -40,7 +45,7 @@ class Metrics:
             buckets=_BUCKETS_S,
         )
         ProcessCollector(registry=self._registry)
-        self._registry.register(_Kept(vitals, clock))
+        self._registry.register(_Kept(vitals, clock, folder))
 
     def delivered(self, result: str) -> None:
         """Count an answer of the webhook."""
@@ -58,9 +63,8 @@ class Metrics:
 class _Kept(Collector):
     """The gauges that are read from the database when they are asked for."""
 
-    def __init__(self, vitals: Vitals, clock: Callable[[], float]) -> None:
-        self._vitals = vitals
-        self._clock = clock
+    def __init__(self, vitals: Vitals, clock: Callable[[], float], folder: Path | None) -> None:
+        self._vitals, self._clock, self._folder = vitals, clock, folder
 
     def collect(self) -> Iterable[Metric]:
         jobs = GaugeMetricFamily(
@@ -84,4 +88,14 @@ class _Kept(Collector):
             usable.add_metric([], 1)
         except StoreBroken:
             usable.add_metric([], 0)
-        return [jobs, depth, oldest, usable]
+        return [jobs, depth, oldest, usable, *self._space()]
+
+    def _space(self) -> Iterable[Metric]:
+        if self._folder is None:
+            return
+        free = GaugeMetricFamily(
+            "fvec_work_free_bytes", "Space that is free where checkouts and results lie."
+        )
+        with suppress(OSError):
+            free.add_metric([], shutil.disk_usage(self._folder).free)
+        yield free

@@ -108,6 +108,7 @@ class Rounds:
             db.execute("DELETE FROM senders WHERE at_s < ?", (now_s - DAY_S,))
             db.execute("DELETE FROM redeliveries WHERE at_s < ?", (now_s - KEPT_S,))
             db.execute("DELETE FROM workers WHERE beat_s < ?", (now_s - LOST_WORKER_S,))
+            db.execute("DELETE FROM marks WHERE name LIKE 'tidy %' AND at_s < ?", (now_s - KEPT_S,))
 
 
 def _mark(db: sqlite3.Connection, name: str, at_s: float) -> None:

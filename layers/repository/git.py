@@ -28,16 +28,27 @@ _SETTINGS = {
     "diff.external": "",
     "gc.auto": "0",
     "protocol.allow": "never",  # nothing here talks to another repository
+    # Nor does git-lfs, whose address a candidate could name: objects that are here are served.
+    "lfs.url": "https://lfs.invalid",
     "user.name": BOT_NAME,
     "user.email": BOT_EMAIL,
 }
 _TIMEOUT_S = 120.0
+LONG_S = 1800.0  # for what copies or checks a whole repository
+POINTERS = {"GIT_LFS_SKIP_SMUDGE": "1"}  # files of Git LFS are left as the pointers to them
+_MOST_POINTER_BYTES = 1024  # as the specification of Git LFS says
+_POINTER = b"version https://git-lfs.github.com/spec/"
 _DISK = ("No space left", "unable to write", "Read-only file system", "Disk quota exceeded")
 _LEFT_LOCK = re.compile(r"'(?P<file>[^']+\.lock)': File exists")
 _PROTECTED = {".git", ".github"}
 
 
-def git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+def git(
+    root: Path,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = _TIMEOUT_S,
+) -> str:
     """Run git in `root` and return its stdout. Raises Missing, or ToolFailed with its stderr."""
     settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
     try:
@@ -47,13 +58,13 @@ def git(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> st
             env={**_environment(), **(env or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
     except FileNotFoundError as error:
         raise Missing("git is not installed", hint="on Debian: apt-get install git") from error
     except subprocess.TimeoutExpired as error:
-        raise ToolFailed(f"git {arguments[0]} ran longer than {_TIMEOUT_S:g} s") from error
+        raise ToolFailed(f"git {arguments[0]} ran longer than {timeout_s:g} s") from error
     if done.returncode != 0:
         told = done.stderr.decode("utf-8", "replace").strip()
         raise _failure(f"git {arguments[0]} failed in {root}: {told}", told)
@@ -172,6 +183,28 @@ def patch_between(root: Path, base: str, commit: str) -> str:
     # The user's own settings may change the prefixes, which `git apply` relies on.
     prefixes = ("--src-prefix=a/", "--dst-prefix=b/")
     return git(root, "diff", *options, *prefixes, "--no-renames", base, commit, "--")
+
+
+def check_whole(worktree: Path, folder: str) -> None:
+    """Refuse files below `folder` that Git LFS keeps: their pointers would be served instead.
+
+    Raises InvalidInput.
+    """
+    for name in tracked(worktree, folder):
+        if _is_pointer(worktree / name):
+            raise InvalidInput(
+                f"{name!r} is a pointer to a file that Git LFS keeps, not the file",
+                hint="fvec fetches none: measure in a checkout that has them (`git lfs pull`)",
+            )
+
+
+def _is_pointer(path: Path) -> bool:
+    try:
+        if path.is_symlink() or path.stat().st_size > _MOST_POINTER_BYTES:
+            return False
+        return path.read_bytes().startswith(_POINTER)
+    except OSError:
+        return False
 
 
 def checked_path(worktree: Path, name: str) -> Path:

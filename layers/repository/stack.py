@@ -117,7 +117,11 @@ class Stack:
         git.drop_branch(self.root, branch, commit)
 
     def build(self, worktree: Path, env: builds.BuildEnvironment, sandbox: Sandbox) -> None:
-        """Build a worktree; its log is `build_log(worktree)`. See `layers.repository.builds.build`."""
+        """Build a worktree; its log is `build_log(worktree)`. See `layers.repository.builds.build`.
+
+        Raises InvalidInput where Git LFS keeps models that are not there.
+        """
+        git.check_whole(worktree, self.manifest.stack.models)
         builds.build(worktree, self.manifest, env, build_log(worktree), sandbox)
 
     def code(self) -> dict[str, str]:

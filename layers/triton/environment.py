@@ -204,7 +204,7 @@ def _install_requirements(environment: ServerEnvironment, requirements: str, log
 
 def _create_venv(root: Path, log: Path) -> None:
     argv = [sys.executable, "-m", "venv", str(root)]
-    command = Command(argv, root.parent, _pip_environment(), 300.0)
+    command = Command(argv, root.parent, pip_environment(), 300.0)
     root.parent.mkdir(parents=True, exist_ok=True)
     try:
         run_logged(command, log, "creating a virtual environment")
@@ -219,11 +219,11 @@ def _pip(environment: ServerEnvironment, arguments: list[str], log: Path) -> Non
     """Run pip with the user's own settings (index, proxy, certificates), and no more of theirs."""
     argv = [str(environment.python), "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
     argv += ["--disable-pip-version-check", *arguments]
-    command = Command(argv, environment.root, _pip_environment(), _INSTALL_TIMEOUT_S)
+    command = Command(argv, environment.root, pip_environment(), _INSTALL_TIMEOUT_S)
     run_logged(command, log, "pip, for the model server's environment,")
 
 
-def _pip_environment() -> dict[str, str]:
+def pip_environment() -> dict[str, str]:
     """Return what pip, and the packages that it builds, see of the user's environment."""
     kept = {
         name: value

@@ -152,6 +152,8 @@ def repository(site: Site, full_name: str | None = None, *, full: bool = False) 
         **_clone_links(web, owner, name),
         **_counts(),
         "default_branch": world.default_branch,
+        "archived": world.closed == "archived",
+        "disabled": world.closed == "disabled",
         **({"network_count": 0, "subscribers_count": 1} if full else {}),
     }
 
@@ -176,8 +178,6 @@ def _counts() -> Json:
         **dict.fromkeys(zeros, 0),
         **dict.fromkeys(has, True),
         "has_discussions": False,
-        "archived": False,
-        "disabled": False,
         "is_template": False,
         "web_commit_signoff_required": False,
         "allow_forking": True,

@@ -166,6 +166,7 @@ class World:
         self.name = name
         self.git = git
         self.default_branch = "main"
+        self.closed: Literal["", "archived", "disabled"] = ""  # takes no write
         self.lock = threading.RLock()
         self.now: Callable[[], datetime] = lambda: datetime.now(UTC)
         self.ids: Iterator[int] = itertools.count(1001)

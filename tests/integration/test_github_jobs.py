@@ -8,9 +8,10 @@ from bot.github.archive import EvidenceBranch
 from bot.github.errors import RateLimited
 from bot.jobs import measuring, notes
 from bot.jobs.context import JobResult, Stopped
-from bot.jobs.runner import perform
+from bot.jobs.runner import given_up, perform
+from layers.events import Silent
 from tests.github.recorded_results import FIRST, Ran
-from tests.github_jobs import KNOWLEDGE, MANIFEST, Bot, changes, check, dashboard, kept
+from tests.github_jobs import KNOWLEDGE, MANIFEST, Bot, changes, check, comment, dashboard, kept
 
 pytest_plugins = [
     "tests.github.fixtures",
@@ -193,6 +194,73 @@ def test_a_repository_that_serves_nothing_is_left_alone(bot: Bot) -> None:
     assert len(bot.fake.writes) == writes
 
 
+# Before anything is measured
+
+
+def standing(bot: Bot, sha: str) -> str:
+    """Status of the one check run of an analysis."""
+    (run,) = bot.fake.check_runs(sha)
+    return str(run["status"])
+
+
+def test_that_a_commit_is_measured_is_shown_on_it_while_it_is(bot: Bot) -> None:
+    seen = []
+
+    class Events(Silent):
+        def phase(self, name: str, detail: str = "") -> None:
+            seen.append((name, standing(bot, bot.fake.sha())))
+
+    context = bot.context("recreate", number=bot.published())
+    context.events = Events()
+    assert perform(context).state == "done"
+    assert ("measure", "in_progress") in seen
+    assert standing(bot, bot.fake.sha()) == "completed"
+
+
+@pytest.mark.parametrize("why", ["archived", "disabled"])
+def test_a_repository_that_takes_no_write_is_not_measured(bot: Bot, why: str) -> None:
+    bot.fake.world.closed = why
+    result = bot.does("analyse", sha=bot.fake.sha())
+    told = f"the repository is {why}: nothing that is measured could be told there"
+    assert result == JobResult("refused", told)
+    assert bot.program.asked == []
+
+
+def test_an_app_that_may_not_set_a_check_run_measures_nothing(bot: Bot) -> None:
+    bot.as_app = True
+    checks = f"/repos/{bot.fake.full_name}/check-runs"
+    bot.fake.faults.add("403 permission", "POST", checks, times=9)
+    result = bot.does("analyse", sha=bot.fake.sha())
+    assert result.state == "refused"
+    assert "Resource not accessible by integration" in result.summary
+    assert bot.program.asked == []
+
+
+def test_a_personal_token_which_sets_no_check_run_measures_all_the_same(bot: Bot) -> None:
+    checks = f"/repos/{bot.fake.full_name}/check-runs"
+    bot.fake.faults.add("403 permission", "POST", checks, times=9)
+    bot.does("analyse", sha=bot.fake.sha())
+    assert len(changes(bot)) == 1
+
+
+# What the service's queue gives up
+
+
+def test_a_job_that_was_given_up_is_told_like_one_that_failed(bot: Bot) -> None:
+    number = bot.published()
+    head = bot.fake.pull(number).head_sha
+    asking = bot.fake.comment(number, "/fvec rerun")
+    given = {"number": number, "sha": head, "comment_id": asking, "asked_by": "maintainer"}
+    context = bot.context("rerun", **given)
+    result = given_up(context, "given up: GitHub was failing")
+    assert (result.state, result.summary) == ("failed", "given up: GitHub was failing")
+    assert "given up: GitHub was failing" in comment(bot, number)
+    assert check(bot, head)[0] == "neutral"
+    assert bot.fake.reactions(asking) == ["confused"]
+    assert "given up: GitHub was failing" in dashboard(bot)
+    assert given_up(context, "again") == result
+
+
 # Ending and beginning again
 
 
@@ -203,6 +271,8 @@ def test_a_job_that_is_superseded_ends_its_program(bot: Bot) -> None:
     result = perform(context)
     assert result == JobResult("superseded", "another commit is to be measured now")
     assert bot.fake.pulls() == []
+    assert standing(bot, bot.fake.sha()) == "completed"
+    assert check(bot, bot.fake.sha(), "analysis")[0] == "neutral"
 
 
 def test_a_worker_that_stops_gives_the_job_back(bot: Bot) -> None:
@@ -211,7 +281,7 @@ def test_a_worker_that_stops_gives_the_job_back(bot: Bot) -> None:
     context.stopping = lambda: "stopping"
     with pytest.raises(Stopped):
         perform(context)
-    assert (bot.fake.issues(), bot.fake.check_runs(bot.fake.sha())) == ([], [])
+    assert (bot.fake.issues(), standing(bot, bot.fake.sha())) == ([], "in_progress")
     (bot.program.folder / "hang").unlink()
     context.stopping = lambda: None
     assert perform(context).state == "done"

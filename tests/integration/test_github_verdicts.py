@@ -108,7 +108,7 @@ def test_a_branch_that_a_person_edited_is_judged_whole(bot: Bot) -> None:
     number = bot.published()
     head = bot.fake.commit_to_pull(number, {MODEL: model_of(bot, FIRST) + "# mine\n"})
     patch = diff(bot, "main", head)
-    bot.program.answers(judged(patch))
+    bot.program.answers(judged(patch, bot.fake.sha()))
     result = bot.asked("rerun", number)
 
     asked = bot.program.asked[-1]
@@ -170,7 +170,7 @@ def test_a_head_that_moved_meanwhile_gets_no_report(bot: Bot, ran: Ran) -> None:
         "superseded", f"the head of #{number} moved from {old[:10]} to {new[:10]}"
     )
     assert f"**Not reported**: `{old[:10]}` was to be measured" in comment(bot, number)
-    assert check(bot, old)[0] == "success"  # as it was published
+    assert check(bot, old)[0] == "neutral"  # nothing is in progress there any more
     assert bot.fake.check_runs(new) == []
 
 
@@ -191,7 +191,7 @@ def test_a_person_s_pull_request_is_judged_on_its_base(bot: Bot) -> None:
     bot.fake.commit({"README.md": "moved on"})  # the base has moved since
     head = bot.fake.pull(number).head_sha
     patch = diff(bot, base, head)
-    bot.program.answers(judged(patch))
+    bot.program.answers(judged(patch, base, change_class="reorder"))
     result = bot.asked("judge", number, change_class="reorder")
 
     asked = bot.program.asked[-1]
@@ -209,9 +209,7 @@ def test_a_fork_is_judged_as_data_at_the_named_commit(bot: Bot) -> None:
     files = {MODEL: model_of(bot) + "# fork\n"}
     number = bot.fake.open_pull("topic", login="outsider", fork="outsider/serve", files=files)
     head = bot.fake.pull(number).head_sha
-    told = rejected().model_dump()
-    told["patch_sha256"] = hashlib.sha256(diff(bot, base, head)).hexdigest()
-    bot.program.answers(type(rejected()).model_validate(told))
+    bot.program.answers(judged(diff(bot, base, head), base, rejected()))
     result = bot.asked("judge", number)
 
     assert result.summary == "rejected (outputs_differ)"

@@ -113,10 +113,10 @@ def test_a_judgement_waits_in_the_measuring_lane_with_the_head_as_it_was(wired, 
     assert (lane, state, work.spec_of(payload).sha) == ("measure", "queued", head)
 
 
-def test_a_repository_is_ticked_and_one_that_is_gone_no_more(wired, store, worker):
+def test_a_repository_is_ticked_and_one_that_is_gone_no_more(wired, store, worker, tmp_path):
     rounds = Rounds(store.database)
     store.record(Delivery("guid-1", "push", (wired.full_name, "owner/gone")), [], 0.0)
-    Chores(store, None).tick()
+    Chores(store, None, tmp_path).tick()
     assert len(rows(store)) == 2
     work_through(worker)
     kept = {row[3] for row in rows(store) if row[0] == "tick"}
@@ -126,12 +126,12 @@ def test_a_repository_is_ticked_and_one_that_is_gone_no_more(wired, store, worke
     assert due == [(wired.full_name, None)]
 
 
-def test_a_tick_that_was_queued_is_not_queued_again(store):
+def test_a_tick_that_was_queued_is_not_queued_again(store, tmp_path):
     store.record(Delivery("guid-1", "push", ("owner/serve",)), [], 0.0)
-    chores = Chores(store, None, clock=lambda: TICK_S)
+    chores = Chores(store, None, tmp_path, clock=lambda: TICK_S)
     chores.tick()
     chores.tick()
-    later = Chores(store, None, clock=lambda: 2 * TICK_S)
+    later = Chores(store, None, tmp_path, clock=lambda: 2 * TICK_S)
     later.tick()
     assert [row[:3] for row in rows(store)] == [("tick", "quick", "queued")]
 
@@ -171,11 +171,11 @@ def test_a_delivery_that_never_arrives_is_given_up(wired, store):
     assert asked == [1] * redelivery.MOST_TRIES + [0, 0]
 
 
-def test_a_poll_that_fails_begins_at_the_same_place_the_next_time(wired, store):
+def test_a_poll_that_fails_begins_at_the_same_place_the_next_time(wired, store, tmp_path):
     rounds = Rounds(store.database)
     rounds.set_mark(redelivery.MARK, 123.0)
     wired.faults.add("404", "GET", redelivery.PATH)
-    chores = Chores(store, app_api(wired))
+    chores = Chores(store, app_api(wired), tmp_path)
     with pytest.raises(NotFound):
         chores.redeliver()
     assert rounds.mark(redelivery.MARK) == 123.0
