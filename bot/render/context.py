@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         Noise,
         OnTop,
         Pair,
+        Peak,
+        RunReport,
         StackRecord,
     )
 
@@ -39,15 +41,13 @@ def replicas(evidence: EvidenceFile) -> str:
     if low <= 0:
         return ""
     peak = evidence.stack.peak
-    today = peak.replicas if peak else REPLICAS
-    needed = math.ceil(today / low - 1e-9)
+    today, needed = _needed(peak, low)
     where = f"At {numbers.per_second(peak.rate)} peak" if peak else f"Per {REPLICAS} replicas"
     parts = [
-        f"{where}: **{today} -> {min(needed, today)} replicas**. That is {today} / "
-        f"{numbers.number(low)}, rounded up; {numbers.times(low)} is the lower end of the interval "
-        f"of {what}."
+        f"{where}: **{today} -> {needed} replicas**. That is {today} / {numbers.number(low)}, rounded "
+        f"up; {numbers.times(low)} is the lower end of the interval of {what}."
     ]
-    if needed >= today:
+    if needed == today:
         parts.append("So the gain is headroom, not a machine.")
     parts.append(
         "It holds for replicas bound by CPU like the one measured, at the same utilisation."
@@ -55,6 +55,24 @@ def replicas(evidence: EvidenceFile) -> str:
     if not peak:
         parts.append("The manifest names no peak (`slo.peak`), so these are not your replicas.")
     return " ".join(parts)
+
+
+def replicas_of_run(report: RunReport) -> str:
+    """Say in plain text what a whole run is in machines; empty without a peak or a total."""
+    peak, total = report.stack.peak, report.total
+    if peak is None or total is None or total.ci[0] <= 0:
+        return ""
+    today, needed = _needed(peak, total.ci[0])
+    return (
+        f"At {numbers.per_second(peak.rate)} peak: {today} -> {needed} replicas, by the lower end of "
+        "the interval of the rate held at the SLO, rounded up."
+    )
+
+
+def _needed(peak: Peak | None, low: float) -> tuple[int, int]:
+    """Return the replicas of today, and those that carry the same with `low` times the capacity."""
+    today = peak.replicas if peak else REPLICAS
+    return today, min(today, math.ceil(today / low - 1e-9))
 
 
 def _capacity(evidence: EvidenceFile) -> tuple[float, str]:

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from bot.render import numbers, phases
-from bot.render.context import why_line_plain
+from bot.render.context import replicas_of_run, why_line_plain
 from bot.render.text import code_spans, one_line, visible
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def render(
         phases=phases.rows(report.profile) if report.profile else [],
         phases_head=phases.HEAD,
         phases_note=phases.NOTE,
+        peak=replicas_of_run(report),
     )
 
 

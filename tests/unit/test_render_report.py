@@ -3,6 +3,7 @@ import re
 from html.parser import HTMLParser
 
 from bot.render import plots, report
+from layers.evidence import Peak
 from tests.golden_files import assert_golden
 from tests.render_fixture import (
     accepted_iteration,
@@ -123,3 +124,13 @@ def test_an_explanation_keeps_its_lists_and_code():
     page = report.render(run_report().model_copy(update={"iterations": [accepted_iteration()]}))
     assert "<p><code>get_input_tensor_by_name</code> scans" in page
     assert "<ul><li>The tensors are the same objects; nothing is copied or converted.</li>" in page
+
+
+def test_a_whole_run_is_counted_in_replicas_at_the_peak_of_the_manifest():
+    whole = run_report()
+    stack = whole.stack.model_copy(update={"peak": Peak(rate=900, replicas=12)})
+    assert "req/s peak" not in report.render(whole)
+    assert (
+        "At 900\u00a0req/s peak: 12 -&gt; 4 replicas, by the lower end of the interval of the rate held "
+        "at the SLO" in report.render(whole.model_copy(update={"stack": stack}))
+    )
