@@ -16,7 +16,7 @@ from bot.github.repository import STALE
 from bot.jobs import checkouts, manifests, records
 from bot.jobs.context import JobResult
 from bot.jobs.judging import set_check
-from bot.jobs.pulls import folder_for, is_ours
+from bot.jobs.pulls import base_moved, folder_for, is_ours
 from bot.render import check
 from bot.render.redact import redact
 from knowledge.yamlfile import YamlError
@@ -73,15 +73,9 @@ def _marked(
 ) -> bool:
     """Bring check run and label of one pull request up to date; say whether it is stale."""
     measured = publication.base_commit
-    now = checkouts.resolved(mirror, checkouts.branch_ref(pull.base)) or ""
-    paths = manifests.served_paths(manifest)
-    if checkouts.resolved(mirror, measured) is None:
-        # No branch has it by now, but the head of the pull request was built on it.
-        checkouts.fetched(context.home, pull=pull.number)
-    gone = checkouts.resolved(mirror, measured) is None
-    stale = now != measured and (gone or checkouts.changed(mirror, measured, now, *paths))
+    now = base_moved(context, mirror, pull, measured, manifest)
     verdict, reason = _last_verdict(context, pull)
-    if stale:
+    if now is not None:
         if verdict == "accepted":
             told = check.stale(measured, pull.base, now)
             set_check(context.repository, pull.head_sha, told)
@@ -89,7 +83,7 @@ def _marked(
     elif STALE in pull.labels:
         set_check(context.repository, pull.head_sha, check.current(measured, verdict, reason))
         context.repository.remove_label(pull.number, STALE)
-    return stale
+    return now is not None
 
 
 def _last_verdict(context: Context, pull: Pull) -> tuple[str, str]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.github.archive import EvidenceBranch
-from bot.jobs import measuring, records
+from bot.github.repository import STALE
+from bot.jobs import checkouts, manifests, measuring, records
 from bot.jobs.context import JobResult
-from bot.jobs.pulls import folder_for, pinned
+from bot.jobs.pulls import base_moved, folder_for, pinned
+from bot.publishing import reports
+from bot.publishing.reports import Asked
 from bot.render import again, check, comment, publication
 from bot.render.again import Kept
 from layers.evidence import VerifyReport
@@ -29,10 +32,11 @@ if TYPE_CHECKING:
 def report(context: Context, subject: Subject, results: Path) -> JobResult:
     """Tell what was measured about `subject`.
 
-    Raises Superseded where the head moved meanwhile, InvalidInput for results that are none, the
-    error that the measuring program ended by, and GitHubError.
+    Raises Superseded where the head moved meanwhile, InvalidInput for results that are none or do
+    not bear out what they say, the error that the measuring program ended by, and GitHubError.
     """
     found = measuring.judgement(results, subject.wanted.program, subject.patch)
+    reports.check(found, _asked(subject))
     pull = pinned(context)
     kept, address, run_again = _keep(context, subject, found)
     _comment(context, subject, found, kept, (address, run_again))
@@ -43,10 +47,38 @@ def report(context: Context, subject: Subject, results: Path) -> JobResult:
         if isinstance(found, VerifyReport)
         else check.judged(found, pull.head_sha, run_again, claimed=subject.claimed)
     )
+    if subject.claimed and checked.conclusion == "success":
+        checked = _on_its_base(context, subject, pull, checked)
     set_check(context.repository, pull.head_sha, checked, address)
     told = comment.told(found, "", pull.head_sha, "")
     gain = f", {told.gain}" if told.gain else ""
     return JobResult("done", f"{found.verdict} ({told.reason}){gain}", commit=pull.head_sha)
+
+
+def _on_its_base(
+    context: Context, subject: Subject, pull: Pull, checked: check.Check
+) -> check.Check:
+    """Return the check of a claim that holds: neutral where its base serves something else by now."""
+    mirror = checkouts.fetched(context.home, branches=(pull.base,))
+    manifest = manifests.needed(context.repository).manifest
+    now = base_moved(context, mirror, pull, subject.base, manifest)
+    if now is None:
+        return checked
+    if not subject.edited:  # what a person committed to is not looked at again
+        context.repository.add_labels(pull.number, [STALE])
+    what = "accepted" if subject.edited else "reproduced"
+    return check.stands_on(checked, subject.base, pull.base, now, what)
+
+
+def _asked(subject: Subject) -> Asked:
+    wanted = subject.wanted
+    return Asked(
+        subject.mirror,
+        subject.base,
+        subject.patch,
+        wanted.change_class,
+        wanted.inputs.get(measuring.EVIDENCE),
+    )
 
 
 def tell_moved(context: Context) -> None:

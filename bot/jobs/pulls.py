@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bot.github.repository import Repository
     from bot.jobs.context import Context
     from bot.jobs.measuring import Measurement
+    from layers.manifest import Manifest
 
 OUR_BRANCHES = "fvec/"
 
@@ -80,6 +81,24 @@ def is_ours(pull: Pull, repository: Repository) -> bool:
 def folder_for(pull: Pull, repository: Repository) -> str:
     """Return where on the evidence branch the reports about a pull request are kept."""
     return folder_of(pull.branch) if is_ours(pull, repository) else f"judged/{pull.number}"
+
+
+def base_moved(
+    context: Context, mirror: Path, pull: Pull, measured: str, manifest: Manifest
+) -> str | None:
+    """Return where the base is now, if that serves something else than the commit `measured`.
+
+    The mirror has the base. Raises GitHubError.
+    """
+    now = checkouts.resolved(mirror, checkouts.branch_ref(pull.base)) or ""
+    if now == measured:
+        return None
+    if checkouts.resolved(mirror, measured) is None:
+        # No branch has it by now, but the head of the pull request was built on it.
+        checkouts.fetched(context.home, pull=pull.number)
+    gone = checkouts.resolved(mirror, measured) is None
+    paths = manifests.served_paths(manifest)
+    return now if gone or checkouts.changed(mirror, measured, now, *paths) else None
 
 
 def difference(context: Context, pull: Pull) -> Difference:

@@ -7,7 +7,7 @@ that broke, a measurement that could not decide and a base that has moved are `n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from bot.render import judgement, numbers, text
@@ -107,6 +107,20 @@ def stale(measured_on: str, base: str, now: str) -> Check:
         "`/fvec recreate` looks for the change anew on what is there now. `/fvec rerun` measures the "
         f"evidence again, and on {code(numbers.short(measured_on))} as before: it says nothing of "
         f"{code(base)} as it is now.",
+    )
+
+
+def stands_on(told: Check, measured_on: str, base: str, now: str, what: str) -> Check:
+    """Return the check of a verdict that was reached on a base that has moved since.
+
+    `what` says in a word what it found there: "reproduced".
+    """
+    there = numbers.short(measured_on)
+    return replace(
+        told,
+        conclusion="neutral",
+        title=text.title(f"{what} on {there}; {base} has moved", TITLE_LIMIT),
+        summary=f"{stale(measured_on, base, now).summary}\n\n{told.summary}",
     )
 
 

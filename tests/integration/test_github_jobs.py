@@ -1,14 +1,16 @@
 """Jobs from their beginning to their end, on a GitHub on loopback; measurements are recorded."""
 
 import json
+import shutil
 
 import pytest
 
 from bot.github.archive import EvidenceBranch
 from bot.github.errors import RateLimited
 from bot.jobs import measuring, notes
+from bot.jobs.analyse import Shard
 from bot.jobs.context import JobResult, Stopped
-from bot.jobs.runner import given_up, perform
+from bot.jobs.runner import given_up, perform, report
 from layers.events import Silent
 from tests.github.recorded_results import FIRST, Ran
 from tests.github_jobs import KNOWLEDGE, MANIFEST, Bot, changes, check, comment, dashboard, kept
@@ -192,6 +194,105 @@ def test_a_repository_that_serves_nothing_is_left_alone(bot: Bot) -> None:
     result = bot.does("onboard")
     assert (result.state, result.shown) == ("refused", False)
     assert len(bot.fake.writes) == writes
+
+
+# A run that several runners shared
+
+SHARDS = ("features-1-of-2", "features-2-of-2")
+
+
+def reported(bot: Bot, ran: Ran, *shards: Shard) -> JobResult:
+    """Report what shards left, as a workflow's last job does."""
+    return report(bot.context("analyse", sha=ran.base), shards, ran.root, SHARDS)
+
+
+def not_analysed(bot: Bot) -> str:
+    """Why no analysis is written down, but an attempt."""
+    state = kept(bot, "state.json")
+    assert state["analysis"] is None
+    return str(state["attempt"]["why"])
+
+
+def test_a_shard_that_is_missing_is_told_and_no_analysis_is_written_down(bot, ran) -> None:
+    result = reported(bot, ran, Shard(SHARDS[0], ran.out))
+    told = "1 of 2 shards failed: shard features-2-of-2 left no results"
+    assert result.state == "failed"
+    assert result.summary.endswith(told)
+    assert (len(changes(bot)), not_analysed(bot)) == (1, told)
+    assert check(bot, ran.base, "analysis")[0] == "neutral"
+    assert told in dashboard(bot)
+
+
+def test_results_that_two_shards_claim_to_be_are_nobody_s(bot, ran) -> None:
+    result = reported(bot, ran, *[Shard(SHARDS[0], ran.out)] * 2)
+    assert result.state == "failed"
+    assert result.summary == "shard features-1-of-2 left results twice"
+    assert changes(bot) == []
+
+
+def test_a_shard_that_cannot_be_published_takes_no_other_along(bot, ran, tmp_path) -> None:
+    bad = tmp_path / "bad"
+    shutil.copytree(ran.out, bad)
+    (bad / "forge" / "pulls" / "1" / "evidence.json").write_text("{}")
+    result = reported(bot, ran, Shard(SHARDS[0], bad), Shard(SHARDS[1], ran.out))
+    assert result.state == "failed"
+    assert "1 of 2 shards failed" in result.summary
+    assert len(changes(bot)) == 1
+
+
+def test_knowledge_that_cannot_be_published_takes_no_change_along(bot) -> None:
+    bot.fake.commit({"mine.md": "mine"}, branch=KNOWLEDGE)
+    number = bot.published()
+    assert f"#{number}" in dashboard(bot)
+    assert "the bot never committed to it" in dashboard(bot)
+    assert kept(bot, "state.json")["analysis"]["sha"] == bot.fake.sha()
+
+
+# Recreation
+
+
+def continued(bot: Bot, number: int) -> str:
+    return comment(bot, number, "continued")
+
+
+def allow_one(bot: Bot) -> None:
+    """Let the manifest allow one open pull request."""
+    text = bot.fake.git("show", f"main:{MANIFEST}")
+    bot.fake.commit({MANIFEST: f"{text}\nbot: {{max_open_pull_requests: 1}}\n"})
+
+
+def test_a_pull_request_that_is_made_anew_does_not_count_as_one_that_is_open(bot, ran) -> None:
+    number = bot.published()
+    bot.fake.commit_to_pull(number, {"mine.txt": "mine"})
+    allow_one(bot)
+    assert bot.asked("recreate", number, sha=ran.base).state == "done"
+    assert [p["head"]["ref"] for p in changes(bot)] == [FIRST, f"{FIRST}-2"]
+    assert "went on in #" in continued(bot, number)
+
+
+def test_a_recreation_that_is_held_back_is_told_on_the_pull_request(bot, ran) -> None:
+    number = bot.published()
+    bot.fake.close(number)
+    bot.fake.open_pull("fvec/features/other", login=bot.fake.login, files={"a.txt": "a"})
+    allow_one(bot)
+    assert bot.asked("recreate", number, sha=ran.base).state == "done"
+    assert "opened nothing: 1 are open" in continued(bot, number)
+
+
+def test_a_recreation_that_is_not_accepted_again_is_told_with_its_verdict(bot, ran) -> None:
+    number = bot.published()
+    bot.fake.close(number)
+
+    def rejected(run: dict) -> None:
+        run["pull_requests"] = []
+        for trial in run["iterations"]:
+            trial.update(verdict="rejected", reason="outputs_differ")
+
+    ran.change(ran.out / "run.json", rejected)
+    bot.program.leaves(ran)
+    assert bot.asked("recreate", number).state == "done"
+    assert "did not find this change again" in continued(bot, number)
+    assert "rejected, `outputs_differ`" in continued(bot, number)
 
 
 # Before anything is measured

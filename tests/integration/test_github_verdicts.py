@@ -6,6 +6,7 @@ import pytest
 
 from bot.jobs.context import JobResult
 from bot.jobs.runner import perform
+from layers.base import ChangeClass
 from layers.events import Silent
 from tests.github.recorded_results import FIRST, Ran
 from tests.github_jobs import (
@@ -191,7 +192,7 @@ def test_a_person_s_pull_request_is_judged_on_its_base(bot: Bot) -> None:
     bot.fake.commit({"README.md": "moved on"})  # the base has moved since
     head = bot.fake.pull(number).head_sha
     patch = diff(bot, base, head)
-    bot.program.answers(judged(patch, base, change_class="reorder"))
+    bot.program.answers(judged(patch, base, change_class=ChangeClass.REORDER))
     result = bot.asked("judge", number, change_class="reorder")
 
     asked = bot.program.asked[-1]
@@ -279,3 +280,24 @@ def test_a_verdict_that_was_taken_back_stays_so(bot: Bot, ran: Ran) -> None:
     bot.program.answers(verified(ran, 1, 0.7))
     bot.asked("rerun", number)
     assert stale_after(bot, {MODEL: model_of(bot) + "# moved\n"})[0] == "failure"
+
+
+def test_a_rerun_on_the_old_base_leaves_a_stale_check_neutral(bot: Bot, ran: Ran) -> None:
+    number = bot.published()
+    base, head = bot.fake.sha(), bot.fake.pull(number).head_sha
+    model = model_of(bot)
+    stale_after(bot, {MODEL: model + "# moved\n"})
+    bot.program.answers(verified(ran, 1))
+    assert bot.asked("rerun", number).summary.startswith("accepted (reproduced)")
+    assert check(bot, head) == ("neutral", f"reproduced on {base[:10]}; main has moved")
+    assert "fvec:stale" in bot.fake.labels(number)
+    assert stale_after(bot, {MODEL: model}) == ("success", ["fvec"])
+
+
+def test_a_rerun_finds_by_itself_that_the_base_has_moved(bot: Bot, ran: Ran) -> None:
+    number = bot.published()
+    bot.fake.commit({MODEL: model_of(bot) + "# moved\n"})
+    bot.program.answers(verified(ran, 1))
+    bot.asked("rerun", number)
+    assert check(bot, bot.fake.pull(number).head_sha)[0] == "neutral"
+    assert "fvec:stale" in bot.fake.labels(number)
