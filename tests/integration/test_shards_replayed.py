@@ -14,6 +14,7 @@ from layers.base import LayerName
 from layers.errors import InvalidInput, JournalMismatch
 from layers.events import Silent
 from layers.evidence import EvidenceFile, RunReport, Verdict, changes_of
+from layers.record import environment_record
 from layers.registry import LAYERS
 from layers.reverify import load
 from layers.run import RunOptions, run
@@ -78,6 +79,13 @@ class Ran:
     def evidence(self) -> list[EvidenceFile]:
         pulls = sorted(self.out.glob("forge/pulls/*"), key=lambda place: int(place.name))
         return [load(place).evidence for place in pulls]
+
+
+@pytest.fixture(autouse=True)
+def recorded_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be on the machine of the recording: a finished run is not gone on with on another."""
+    cpu = Recording.read().environment.cpu
+    monkeypatch.setattr(environment_record, "processor", lambda: cpu)
 
 
 @pytest.fixture(scope="module")
