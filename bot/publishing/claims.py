@@ -3,7 +3,8 @@
 A run measures without credentials and leaves a folder; who holds the credentials reads it here.
 Nothing of it is believed that can be checked: the files are plain and of bounded size, the
 documents are strict and agree with one another, the evidence bears out its gain
-(`layers.reverify`), and git's own diff of the two commits is the patch that was measured.
+(`layers.reverify`), git's own diff of the two commits is the patch that was measured, and the stack
+is what its manifest says.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,9 +22,17 @@ from pydantic import BaseModel, ValidationError
 from bot.forge.local import Meta
 from bot.github import commits
 from bot.publishing.local import FORGE_FOLDER
+from knowledge import yamlfile
+from knowledge.yamlfile import YamlError
 from layers.base import LayerName
 from layers.errors import InvalidInput, Location, ToolFailed
-from layers.evidence import PullRequestRecord, RunReport
+from layers.evidence import (
+    Peak,
+    PullRequestRecord,
+    RunReport,
+    StackRecord,
+)
+from layers.manifest import MANIFEST_PATH, Manifest
 from layers.repository import git
 
 if TYPE_CHECKING:
@@ -109,7 +118,8 @@ def check_commits(claims: Claims, root: Path) -> None:
     """Hold every claim to the commits that the checkout at `root` has.
 
     Raises InvalidInput: a commit is not there, is no plain change on top of its base, or differs
-    from its base by anything but the patch that was measured.
+    from its base by anything but the patch that was measured; or the stack is not the one of the
+    manifest that was measured with.
     """
     for claim in claims.pulls:
         for commit in (claim.base_commit, claim.commit):
@@ -122,6 +132,70 @@ def check_commits(claims: Claims, root: Path) -> None:
                 "else than patch.diff, which was measured",
                 hint=_AGAIN,
             )
+        other = other_stack(claim.recorded.evidence.stack, root)
+        if other is not None:
+            raise InvalidInput(
+                f"{claim.branch}: its evidence has another {other} than the manifest", hint=_AGAIN
+            )
+
+
+def corrected(claims: Claims, root: Path, owner: str | None) -> Claims:
+    """Return claims that `check_commits` let pass, with what is known here in place of what they say.
+
+    That is who answers for the pull requests, and which files git finds changed: a rewrite may
+    write a file again as it was.
+    """
+    return replace(claims, pulls=tuple(_corrected(claim, root, owner) for claim in claims.pulls))
+
+
+def _corrected(claim: Claim, root: Path, owner: str | None) -> Claim:
+    evidence = claim.recorded.evidence
+    files = {"files_changed": changed_files(root, claim)}
+    known = evidence.model_copy(
+        update={
+            "stack": evidence.stack.model_copy(update={"owner": owner}),
+            "iteration": evidence.iteration.model_copy(update=files),
+        }
+    )
+    return replace(claim, recorded=replace(claim.recorded, evidence=known))
+
+
+def changed_files(root: Path, claim: Claim) -> list[str]:
+    """Return the files that a pull request changes, as git finds them."""
+    between = (claim.base_commit, claim.commit)
+    told = git.git(root, "diff", "--name-only", "--no-renames", "-z", *between, "--")
+    return sorted(name for name in told.split("\0") if name)
+
+
+def other_stack(stack: StackRecord, root: Path) -> str | None:
+    """Say in what a stack is another than the manifest at its commit says; None where in nothing.
+
+    `root` has the commit, of which the full name is given. Raises InvalidInput where it has no
+    manifest that can be read.
+    """
+    manifest = _manifest(root, stack.commit)
+    peak = Peak(**manifest.slo.peak.model_dump()) if manifest.slo.peak is not None else None
+    for what, told, wanted in (
+        ("name", stack.name, manifest.stack.name),
+        ("entry", stack.entry, manifest.stack.entry),
+        ("SLO", stack.slo_p99_ms, manifest.slo.p99_ms),
+        ("peak", stack.peak or peak, peak),
+    ):
+        if told != wanted:
+            return what
+    return None
+
+
+def _manifest(root: Path, commit: str) -> Manifest:
+    try:
+        content = git.git(root, "show", "--no-textconv", f"{commit}:{MANIFEST_PATH}")
+        text = content.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return yamlfile.loads(text, Path(MANIFEST_PATH), Manifest)
+    except (ToolFailed, YamlError) as error:
+        raise InvalidInput(
+            f"commit {commit[:12]} has no {MANIFEST_PATH} that can be read",
+            hint="what is measured there obeys it: `fvec config validate` says what is wrong",
+        ) from error
 
 
 def _check_there(root: Path, commit: str, branch: str) -> None:

@@ -10,7 +10,7 @@ one comment of a kind and one check run. Nothing leaves before all of the result
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -24,16 +24,16 @@ from bot.github.archive import (
     publication_file,
 )
 from bot.github.forge import PULL, GitHubForge, Standing
-from bot.github.repository import marker
+from bot.github.repository import STALE, marker
 from bot.github.stacking import Restacked, restack, serves_otherwise
 from bot.github.transport import Moved
-from bot.publishing import claims, material
+from bot.publishing import claims, material, superseding
 from bot.publishing.claims import CHANGE_BRANCH, Claim, Claims
 from bot.publishing.material import Material
 from bot.render import check as checks
 from bot.render import publication as rendering
 from bot.render import pull_request
-from bot.render.again import Kept
+from bot.render.again import PATCH, Kept
 from bot.render.publication import Ties
 from layers.errors import InvalidInput, ToolFailed
 from layers.evidence import PullRequestRecord, RunReport, changes_of
@@ -68,6 +68,7 @@ class Published:
     url: str | None = None
     iterations: tuple[int, ...] = ()  # of the run; none where another pull request led to it
     detail: str = ""  # why, in one line
+    no_room: bool = False  # it waits since as many are open as may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,10 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Why a pull request cannot be opened now, in one line."""
+    """Why a pull request cannot be opened now, in one line; `no_room`: too many are open."""
 
     why: str
+    no_room: bool = False
 
 
 def publish_results(
@@ -101,6 +103,7 @@ def publish_results(
     claims.check_commits(found, root)
     if found.pulls:
         _check_paths(found, root, forge)
+        found = claims.corrected(found, root, forge.manifest.owner)
     published = [_followed(one) for one in restack(root, forge)]
     desk = _Desk(found, root, forge, recreate)
     for claim in found.pulls:
@@ -132,9 +135,7 @@ def _check_paths(found: Claims, root: Path, forge: GitHubForge) -> None:
     manifest = forge.manifest
     protected = paths_gate.protected_files(manifest)
     for claim in found.pulls:
-        between = (claim.base_commit, claim.commit)
-        told = git.git(root, "diff", "--name-only", "--no-renames", "-z", *between, "--")
-        files = [name for name in told.split("\0") if name]
+        files = claims.changed_files(root, claim)
         gate = paths_gate.touched(files, protected, manifest.stack.requirements)
         if gate is not None:
             raise InvalidInput(
@@ -185,9 +186,12 @@ class _Desk:
         opened = self._open_changes()
         older = self._older(claim, standing, opened)
         if isinstance(base, Base) and standing.kind == "new":
-            base = self._room(len(opened) - len(older)) or base
+            # Neither what this one takes the place of counts, nor what it is made anew for.
+            anew = sum(pull.number == standing.recreates for pull in opened)
+            base = self._room(len(opened) - len(older) - anew) or base
         if isinstance(base, Waits):
-            return [_told("awaiting", standing, claim, detail=base.why)]
+            waiting = _told("awaiting", standing, claim, detail=base.why)
+            return [replace(waiting, no_room=base.no_room)]
         return self._carry_out(claim, standing, base, older)
 
     def _carry_out(
@@ -213,6 +217,9 @@ class _Desk:
         if standing.recreates is not None:
             self.forge.tell_continued(standing.recreates, opened.number)
         checked = self.forge.check(claim.commit, self._check(claim, made, base))
+        there = standing.pull
+        if base.moved_to is None and there is not None and STALE in there.labels:
+            self.forge.repository.remove_label(there.number, STALE)
         self.forge.archive.update_state(lambda state: _pushed(state, standing, claim.commit))
         kind: Kind = "opened" if standing.kind == "new" else "updated"
         why = "" if checked else UNCHECKED
@@ -329,29 +336,38 @@ class _Desk:
     def _older(
         self, claim: Claim, standing: Standing, opened: Sequence[Pull]
     ) -> list[tuple[Pull, Publication]]:
-        """Return the open pull requests of earlier runs whose changes this one has too."""
+        """Return the open pull requests of earlier runs whose changes this one has too.
+
+        Its evidence says which those are, and its commit has to hold them.
+        """
         earlier = standing.publication
         # Superseded before and open again: a person wants to keep it.
         reopened: set[int] = set()
         if earlier is not None and earlier.commit == standing.pushed:
             reopened = set(earlier.supersedes)
         changes = set(changes_of(claim.recorded.evidence.iteration))
-        found = []
+        found: dict[int, tuple[Pull, Publication]] = {}
+        diffs: dict[int, bytes] = {}
         for pull in opened:
             if pull.branch == standing.branch or pull.number in reopened:
                 continue
             old = self.forge.archive.publication(pull.branch)
             if old is None or old.of_branch in self.found.branches:
                 continue
-            if old.changes and changes.issuperset(old.changes):
-                found.append((pull, old))
-        return found
+            if not old.changes or not changes.issuperset(old.changes):
+                continue
+            diff = self.forge.archive.get(f"{folder_of(pull.branch)}/{PATCH}")
+            if diff is not None:
+                found[pull.number], diffs[pull.number] = (pull, old), diff
+        held = superseding.held(self.root, claim.commit, diffs)
+        return [one for number, one in found.items() if number in held]
 
     def _room(self, opened: int) -> Waits | None:
         most = self.forge.manifest.bot.max_open_pull_requests
         if opened < most:
             return None
-        return Waits(f"{opened} are open, and the manifest's max_open_pull_requests is {most}")
+        told = f"{opened} are open, and the manifest's max_open_pull_requests is {most}"
+        return Waits(told, no_room=True)
 
     @property
     def _run_id(self) -> str:

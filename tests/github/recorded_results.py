@@ -110,10 +110,15 @@ class Ran:
 
     def as_joint(self) -> None:
         """Make it the results of a run that accepted both changes as one."""
+        self.say_joint(self.commit(2))
+
+    def say_joint(self, holding: str) -> None:
+        """Make it the results of a run that says so, its commit holding the files of another."""
         self.keep(1)
         self.of_run("joint")
         self.rename(1, JOINT)
-        self.again(1, "Both as one")
+        tree = git.git(self.root, "rev-parse", f"{holding}^{{tree}}").strip()
+        self.stand_at(1, self.commit_tree(tree, "Both as one"))
         changes = ["lookups-one-pass on features", "native-string-tensors on features"]
         evidence = self.pull(1) / "evidence.json"
         self.change(evidence, lambda d: d["iteration"]["hypothesis"].update(together=changes))

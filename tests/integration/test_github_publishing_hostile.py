@@ -15,8 +15,11 @@ from tests.github.fake_github import FakeGitHub
 from tests.github.recorded_results import (
     EVIDENCE,
     FIRST,
+    JOINT,
     SECOND,
     Ran,
+    comments,
+    kinds,
     publish,
     pull,
 )
@@ -101,6 +104,23 @@ def unknown_commit(ran: Ran) -> None:
     renamed(ran, "0123456789" * 4)
 
 
+def slower(ran: Ran) -> None:
+    """Let the fresh pairs, and all that is made of them, be a slowdown."""
+
+    def change(document: dict) -> None:
+        iteration, end = document["iteration"], document["iteration"]["end_to_end"]
+        fresh = {pair["launch"] for pair in iteration["confirm"]}
+        for pair in iteration["confirm"]:
+            pair["throughput_ratio"] *= 0.4
+        for block in document["blocks"]:
+            if block["arm"] == "candidate" and block["launch"] in fresh:
+                block["rate"] *= 0.4
+        end["throughput_ratio"] *= 0.4
+        end["ci"] = [value * 0.4 for value in end["ci"]]
+
+    ran.change(ran.pull(1) / "evidence.json", change)
+
+
 TAMPERED: dict[str, tuple[Callable[[Ran], None], str]] = {
     "a patch of something else": (another_patch, "differs from its base by something else than"),
     "a patch that was edited": (
@@ -169,6 +189,35 @@ TAMPERED: dict[str, tuple[Callable[[Ran], None], str]] = {
     "a gain that its pairs do not give": (
         pull_json("evidence.json", lambda d: d["iteration"]["end_to_end"].update(pairs=99)),
         "the evidence contradicts itself",
+    ),
+    "a slowdown": (slower, "its fresh pairs show no gain: 0.9"),
+    "no gates": (
+        pull_json("evidence.json", lambda d: d["iteration"].update(gates=[])),
+        "it is accepted, and the gate paths is not there",
+    ),
+    "no load test": (
+        pull_json("evidence.json", lambda d: d["iteration"].update(load_test=None)),
+        "without a load test that counts",
+    ),
+    "another stack": (
+        pull_json("evidence.json", lambda d: d["stack"].update(name="other")),
+        "its evidence has another name than the manifest",
+    ),
+    "a wider SLO": (
+        pull_json(
+            "evidence.json",
+            lambda d: (
+                d["stack"].update(slo_p99_ms=9000.0),
+                d["iteration"]["load_test"].update(slo_p99_ms=9000.0),
+            ),
+        ),
+        "its evidence has another SLO than the manifest",
+    ),
+    "a peak that nobody has": (
+        pull_json(
+            "evidence.json", lambda d: d["stack"].update(peak={"rate": 1e6, "replicas": 900})
+        ),
+        "its evidence has another peak than the manifest",
     ),
     "a run that is a path": (
         run_json(lambda d: d.update(run_id="../x")),
@@ -301,6 +350,42 @@ def test_hostile_texts_of_the_evidence_are_no_markup(ran: Ran, github: FakeGitHu
         assert "#1 " not in text
     assert shown["body"].count("<!--") == 1
     assert "<img" not in shown["body"]
+
+
+def test_evidence_supersedes_nothing_that_its_commit_does_not_hold(
+    ran: Ran, github: FakeGitHub, recorded_run: Ran, tmp_path: Path
+) -> None:
+    publish(ran, github)
+    newer = recorded_run.copied(tmp_path / "newer")
+    newer.say_joint(ran.commit(1))
+
+    assert sorted(kinds(publish(newer, github))) == [("opened", JOINT, 3), ("superseded", FIRST, 1)]
+    assert pull(github, 2)["state"] == "open"
+    assert comments(github, 2) == []
+    assert "Supersedes #1." in pull(github, 3)["body"]
+
+
+def test_the_owner_and_the_files_are_those_that_are_known_here(
+    ran: Ran, github: FakeGitHub
+) -> None:
+    ran.keep(1)
+    ran.change(
+        ran.pull(1) / "evidence.json",
+        lambda d: (
+            d["stack"].update(owner="Alice Smith"),
+            d["iteration"].update(files_changed=["docs/harmless.md"]),
+        ),
+    )
+
+    publish(ran, github)
+
+    body = pull(github, 1)["body"]
+    assert "ads-ranking-team answers for it." in body
+    kept = json.loads(github.git("show", f"{EVIDENCE}:pulls/{FIRST}/evidence.json"))
+    assert kept["stack"]["owner"] == "ads-ranking-team"
+    assert kept["iteration"]["files_changed"] == ["models/features/1/model.py"]
+    for text in ("Alice Smith", "harmless.md"):
+        assert text not in body
 
 
 def test_the_evidence_stays_readable_as_what_was_measured(ran: Ran) -> None:

@@ -12,7 +12,7 @@ import pytest
 from bot import cli
 from bot.jobs import actions, measuring, serving
 from tests.github.recorded_results import FIRST, Ran
-from tests.github_jobs import Bot, changes, judged, verified
+from tests.github_jobs import Bot, changes, dashboard, judged, verified
 
 pytest_plugins = [
     "tests.github.fixtures",
@@ -184,6 +184,22 @@ def ran_git(ran: Ran, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(ran.root), *arguments], check=True)
 
 
+def test_why_nothing_follows_is_said_on_the_dashboard(workflow, bot: Bot) -> None:
+    bot.published()
+    manifest = bot.fake.git("show", f"main:{MANIFEST}")
+    bot.fake.commit({MANIFEST: f"{manifest}\nbot:\n  releases: false\n"})
+    bot.fake.release("v2")
+    workflow.event(bot.fake.events.release("v2"))
+    before = writes(bot)
+    planned = workflow.plan()
+    assert (planned["kind"], planned["command"]) == ("said", "none")
+    (told,) = workflow.respond("--dry-run")["writes"]
+    assert told["write"] == "dashboard"
+    assert writes(bot) == before
+    workflow.respond("--report")
+    assert "the manifest says `releases: false`" in dashboard(bot)
+
+
 def test_a_rerun_hands_on_the_evidence_and_reports(workflow, bot: Bot, ran: Ran) -> None:
     number = bot.published()
     asking = workflow.comment(number, "/fvec rerun")
@@ -280,7 +296,7 @@ def test_who_asked_sees_at_once_that_it_is_measured_and_where(workflow, bot: Bot
     assert bot.fake.check_runs(head)[0]["details_url"] == address
 
     patch = (workflow.folder / "request" / "patch.diff").read_bytes()
-    text = judged(patch).model_dump_json(by_alias=True)
+    text = judged(patch, bot.fake.sha()).model_dump_json(by_alias=True)
     workflow.respond("--report", workflow.measured("judge.json", text))
     assert check_run(bot, head)[:2] == ("completed", "success")
     workflow.respond("--dropped")
@@ -310,6 +326,19 @@ def test_what_nothing_came_of_is_in_progress_no_more(workflow, bot: Bot, monkeyp
     assert check_run(bot, head) == ("completed", "neutral", ended)
 
 
+def test_a_head_that_moved_meanwhile_is_not_left_in_progress(workflow, bot: Bot) -> None:
+    number = bot.fake.open_pull("topic", files={MODEL: "topic = 1\n"})
+    workflow.comment(number, "/fvec judge")
+    workflow.plan()
+    workflow.respond("--heard")
+    head = bot.fake.pull(number).head_sha
+    patch = (workflow.folder / "request" / "patch.diff").read_bytes()
+    bot.fake.commit({MODEL: "topic = 2\n"}, branch="topic")
+    left = workflow.measured("judge.json", judged(patch).model_dump_json(by_alias=True))
+    assert workflow.respond("--report", left)["result"]["state"] == "superseded"
+    assert check_run(bot, head)[:2] == ("completed", "neutral")
+
+
 def test_what_measures_nothing_is_not_said_to_be_measured(workflow, bot: Bot) -> None:
     number = bot.fake.open_pull("topic", files={"a": "a"})
     workflow.comment(number, "/fvec help")
@@ -323,7 +352,7 @@ def test_results_of_another_patch_are_not_reported(workflow, bot: Bot) -> None:
     number = bot.fake.open_pull("topic", files={MODEL: "topic = 1\n"})
     workflow.comment(number, "/fvec judge")
     workflow.plan()
-    text = judged(b"another").model_dump_json(by_alias=True)
+    text = judged(b"another", bot.fake.sha()).model_dump_json(by_alias=True)
     done = workflow.respond("--report", workflow.measured("judge.json", text), code=70)
     assert "about another patch" in done["result"]["summary"]
 

@@ -61,6 +61,7 @@ def _verify() -> None:
             verdict=iteration.verdict,
             reason=iteration.reason,
             gates=iteration.gates,
+            equivalence=iteration.equivalence,
             noise=found.noise,
             looks=iteration.looks,
             pairs=iteration.pairs,
@@ -72,6 +73,7 @@ def _verify() -> None:
             seed=found.seed,
             patch_sha256=iteration.patch_sha256,
             files_changed=iteration.files_changed,
+            blocks=found.blocks,
             wall_s=1.0,
         )
         return VerifyReport(
