@@ -27,10 +27,12 @@ from knowledge.yamlfile import YamlError
 from layers.base import LayerName
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.evidence import (
+    EvidenceFile,
     Peak,
     PullRequestRecord,
     RunReport,
     StackRecord,
+    Total,
 )
 from layers.manifest import MANIFEST_PATH, Manifest
 from layers.repository import git
@@ -285,10 +287,16 @@ def _check_evidence(file: Path, claim: Claim, report: RunReport) -> None:
         ("branch", iteration.branch, claim.branch),
         ("commit", iteration.commit, claim.commit),
         ("iteration", (iteration.n,), claim.iterations),
-        ("total", evidence.total or report.total, report.total),
+        ("total", evidence.total, _total_of(evidence, report)),
     ):
         if found != wanted:
             raise _refused(file, f"it is about another {what} than its pull request")
+
+
+def _total_of(evidence: EvidenceFile, report: RunReport) -> Total | None:
+    """Return the total that evidence may name: its run's, where it is of this change alone."""
+    alone = sum(pull.forge == "local" for pull in report.pull_requests) == 1
+    return report.total if alone and evidence.total is not None else None
 
 
 def _check_base(file: Path, claim: Claim, before: Mapping[str, Claim], report: RunReport) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from layers.errors import InvalidInput
 from tests.github.fake_github import FakeGitHub
 from tests.github.recorded_results import Ran, publish, pull
 from tests.github_jobs import MODEL, Bot, comment, dashboard, diff, judged, model_of, verified
@@ -91,3 +92,22 @@ def test_a_claim_that_was_taken_back_says_so_first_until_it_is_reproduced(
     bot.asked("rerun", number)
     assert body() == before
     assert f"| #{number} | open | " in dashboard(bot)
+
+
+def test_replicas_are_counted_by_a_total_of_this_change_alone(ran: Ran, github: FakeGitHub) -> None:
+    total = ran.run["total"]
+    ran.change(ran.pull(1) / "evidence.json", lambda d: d.update(total=total))
+    with pytest.raises(InvalidInput, match="about another total than its pull request"):
+        publish(ran, github)  # two changes share it
+
+    ran.keep(1)
+    publish(ran, github)
+    assert "of the rate held at the SLO, end of the run over start" in pull(github, 1)["body"]
+
+
+def test_a_total_that_the_run_does_not_have_is_refused(ran: Ran, github: FakeGitHub) -> None:
+    ran.keep(1)
+    total = {**ran.run["total"], "ci": [8.0, 9.0]}
+    ran.change(ran.pull(1) / "evidence.json", lambda d: d.update(total=total))
+    with pytest.raises(InvalidInput, match="about another total than its pull request"):
+        publish(ran, github)
