@@ -12,6 +12,7 @@ from bot.jobs.analyse import Shard
 from bot.jobs.context import JobResult, Stopped
 from bot.jobs.runner import given_up, perform, report
 from layers.events import Silent
+from layers.manifest import SandboxMode
 from tests.github.recorded_results import FIRST, Ran
 from tests.github_jobs import KNOWLEDGE, MANIFEST, Bot, changes, check, comment, dashboard, kept
 
@@ -342,6 +343,38 @@ def test_a_personal_token_which_sets_no_check_run_measures_all_the_same(bot: Bot
     bot.fake.faults.add("403 permission", "POST", checks, times=9)
     bot.does("analyse", sha=bot.fake.sha())
     assert len(changes(bot)) == 1
+
+
+def test_the_model_server_is_installed_by_a_process_without_credentials(bot, monkeypatch) -> None:
+    monkeypatch.setenv("FVEC_GITHUB_TOKEN", "secret")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://packages.example/simple")
+    bot.published()
+    (asked,) = map(json.loads, (bot.program.folder / "doctor.jsonl").read_text().splitlines())
+    assert asked["options"] == ["--install", "--json"]
+    assert asked["commit"] == bot.fake.sha()
+    assert {"PIP_INDEX_URL", "PIP_ONLY_BINARY"} <= set(asked["environment"])
+    assert "FVEC_GITHUB_TOKEN" not in asked["environment"]
+
+
+def test_a_model_server_that_cannot_be_installed_is_told(bot) -> None:
+    lacking = {"name": "model server", "ok": False, "detail": "no such package", "fix": "mend it"}
+    (bot.program.folder / "doctor.json").write_text(json.dumps({"checks": [lacking]}))
+    result = bot.does("analyse", sha=bot.fake.sha())
+    assert result == JobResult(
+        "failed", "the model server cannot be set up: no such package", "mend it"
+    )
+    assert bot.program.asked == []
+
+
+def test_a_manifest_may_name_no_weaker_sandbox_than_the_machine_s_owner_allows(bot, ran) -> None:
+    text = bot.fake.git("show", f"main:{MANIFEST}")
+    bot.fake.commit({MANIFEST: f"{text}\nsandbox: {{mode: process}}\n"})
+    context = bot.context("analyse", sha=bot.fake.sha())
+    context.weakest = SandboxMode.NO_CGROUP
+    result = perform(context)
+    told = "`sandbox.mode: process` is weaker than no-cgroup, which is the least here"
+    assert (result.state, result.summary) == ("failed", told)
+    assert bot.program.asked == []
 
 
 # What the service's queue gives up

@@ -1,5 +1,8 @@
 """The service against GitHub on loopback: decisions, reactions, ticks, lost deliveries."""
 
+import json
+import os
+import tempfile
 import time
 from contextlib import contextmanager
 
@@ -16,6 +19,8 @@ from bot.service.rounds import TICK_S, Rounds
 from bot.service.signature import Secrets
 from bot.service.store import Delivery, Store
 from bot.service.worker import Worker
+from bot.wake.events import parse
+from bot.wake.jobs import JobSpec
 from tests.service_on_loopback import served
 
 pytest_plugins = ["tests.github.fixtures"]
@@ -179,3 +184,65 @@ def test_a_poll_that_fails_begins_at_the_same_place_the_next_time(wired, store, 
     with pytest.raises(NotFound):
         chores.redeliver()
     assert rounds.mark(redelivery.MARK) == 123.0
+
+
+def test_the_folders_of_repositories_are_put_in_order_one_at_a_look(store, tmp_path):
+    homes = [tmp_path / "work" / name for name in ("owner+one", "owner+two")]
+    for home in homes:
+        (home / "jobs" / "old").mkdir(parents=True)
+        os.utime(home / "jobs" / "old", (0.0, 0.0))
+    chores = Chores(store, None, tmp_path / "work")
+    left = [chores.tidy() or sum((home / "jobs" / "old").exists() for home in homes) for _ in "123"]
+    assert left == [1, 0, 0]
+
+
+def test_temporary_folders_that_a_kill_left_are_removed(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    old, new, other = (tmp_path / name for name in ("fvec-git-a", "fvec-git-b", "theirs"))
+    for folder in (old, new, other):
+        folder.mkdir()
+    for folder in (old, other):
+        os.utime(folder, (0.0, 0.0))
+    Chores(store, None, tmp_path / "work").tidy()
+    assert [folder.exists() for folder in (old, new, other)] == [False, True, True]
+
+
+def lose(store, spec):
+    """Let a worker give up a job; the job that tells of it is due."""
+    store.enqueue([spec], 0.0)
+    store.give_up(store.claim(spec.lane, "worker", 0.0), "Unavailable: GitHub was failing", 1.0)
+
+
+def test_a_command_that_was_given_up_is_answered(wired, store, worker):
+    number = wired.open_pull("topic", files={"a.txt": "a"})
+    comment_id = wired.comment(number, "/fvec help", login="maintainer")
+    event = parse(*wired.events.comment(comment_id))
+    lose(store, work.works_of("guid-1", event)[0])
+    work_through(worker)
+    assert wired.reactions(comment_id) == ["confused"]
+    (told,) = [c["body"] for c in wired.comments(number) if c["user"]["login"] == wired.login]
+    assert "given up: Unavailable: GitHub was failing; give the command again" in told
+
+
+def test_a_job_that_was_given_up_is_told_on_its_pull_request(wired, store, worker):
+    number = wired.open_pull("topic", files={"a.txt": "a"})
+    spec = JobSpec(kind="judge", repository=wired.full_name, number=number, sha=wired.sha("topic"))
+    lose(store, work.of_spec(spec, 0.0))
+    work_through(worker)
+    (check,) = wired.check_runs(wired.sha("topic"))
+    assert check["conclusion"] == "neutral"
+    assert "given up: Unavailable: GitHub was failing" in check["output"]["title"]
+    assert [row[:3] for row in rows(store)][-1] == ("tell", "quick", "done")
+
+
+def test_a_repository_without_issues_is_ticked_all_the_same(wired, store, worker):
+    name = wired.full_name
+    words = ("at", "job", "kind", "state", "why", "summary")
+    runs = {"schema": "fvec.runs/1", "runs": [dict.fromkeys(words, "x")]}
+    wired.commit({"runs/runs.json": json.dumps(runs)}, branch="fvec/evidence")
+    wired.open_pull("fvec/onboard", login=wired.login, files={"a.txt": "a"})
+    wired.faults.add("404", "POST", f"/repos/{name}/issues", times=9)
+    store.enqueue([work.of_tick(work.Tick(name, None))], 0.0)
+    worker._round()
+    assert rows(store)[0][:3] == ("tick", "quick", "done")
+    assert wired.issues() == []

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from bot.jobs import checkouts, manifests, measuring, processes, records
 from bot.jobs.analyse import versions_at
-from bot.jobs.context import Context, Home, own_program
+from bot.jobs.context import Context, Home, Stopped, own_program
 from bot.jobs.measuring import Measurement
 from bot.render.comment import Told
 from bot.wake.jobs import JobSpec
@@ -83,6 +84,79 @@ def test_what_was_learned_comes_with_a_checkout(home, tiny_repo, tmp_path) -> No
     head = git.resolve(tiny_repo, "HEAD")
     place = checkouts.check_out(mirror, head, "main", tmp_path / "checkout")
     assert git.tip(place, checkouts.KNOWLEDGE) == head
+
+
+def test_what_was_learned_on_a_branch_that_is_gone_comes_with_none(
+    home, tiny_repo, tmp_path
+) -> None:
+    git.git(tiny_repo, "branch", checkouts.KNOWLEDGE)
+    checkouts.fetched(home, branches=("main", checkouts.KNOWLEDGE))
+    git.git(tiny_repo, "branch", "--delete", "--force", checkouts.KNOWLEDGE)
+    for _ in range(2):
+        mirror = checkouts.fetched(home, branches=("main",), gone=(checkouts.KNOWLEDGE,))
+    head = git.resolve(tiny_repo, "HEAD")
+    place = checkouts.check_out(mirror, head, "main", tmp_path / "checkout")
+    assert git.tip(place, checkouts.KNOWLEDGE) is None
+
+
+def test_the_head_of_a_pull_request_is_kept_no_longer_than_its_job(home, tiny_repo) -> None:
+    git.git(tiny_repo, "update-ref", "refs/pull/7/head", "HEAD")
+    checkouts.forget_pull(home, 7)  # there is no mirror yet
+    mirror = checkouts.fetched(home, pull=7)
+    assert checkouts.resolved(mirror, checkouts.pull_ref(7)) is not None
+    for _ in range(2):
+        checkouts.forget_pull(home, 7)
+        assert checkouts.resolved(mirror, checkouts.pull_ref(7)) is None
+
+
+def packs(mirror: Path) -> int:
+    return len(list((mirror / "objects" / "pack").glob("*.pack")))
+
+
+def test_a_mirror_is_packed_unless_a_checkout_borrows_from_it(home, mirror, tiny_repo) -> None:
+    for n in range(3):
+        write(tiny_repo, "README.md", f"{n}")
+        checkouts.fetched(home, branches=("main",))
+    head = git.resolve(tiny_repo, "HEAD")
+    place = home.folder / "jobs" / "a" / "checkout"
+    checkouts.check_out(mirror, head, "main", place)
+    before = git.git(mirror, "count-objects")
+    checkouts.tidy(home.folder)
+    assert git.git(mirror, "count-objects") == before
+    shutil.rmtree(place)
+    checkouts.tidy(home.folder)
+    assert (packs(mirror), git.git(mirror, "count-objects").split()[0]) == (1, "0")
+    assert git.resolve(mirror, checkouts.branch_ref("main")) == head
+
+
+def test_a_mirror_that_nobody_has_used_for_long_is_removed(home, mirror) -> None:
+    checkouts.tidy(home.folder)
+    assert mirror.is_dir()
+    for path in (mirror, home.folder / checkouts.LOCK):
+        os.utime(path, (0.0, 0.0))
+    checkouts.tidy(home.folder)
+    assert not mirror.exists()
+    assert checkouts.fetched(home, branches=("main",)) == mirror
+
+
+def test_a_checkout_leaves_files_of_git_lfs_as_pointers_and_none_are_served(
+    home, tiny_repo, tmp_path, monkeypatch
+) -> None:
+    # Stands for git-lfs as it is set up for a whole machine: without its remote it fails.
+    (tmp_path / "gitconfig").write_text(
+        '[filter "lfs"]\n\tsmudge = test \\"$GIT_LFS_SKIP_SMUDGE\\" = 1 && cat\n\tclean = cat\n'
+        "\trequired = true\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "gitconfig").rename(tmp_path / ".gitconfig")
+    write(tiny_repo, ".gitattributes", "*.bin filter=lfs\n")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    head = write(tiny_repo, "models/weights.bin", pointer)
+    mirror = checkouts.fetched(home, branches=("main",))
+    place = checkouts.check_out(mirror, head, "main", tmp_path / "checkout")
+    with pytest.raises(InvalidInput, match=r"'models/weights.bin' is a pointer to a file"):
+        git.check_whole(place, "models")
+    git.check_whole(place, "traffic")
 
 
 def test_a_checkout_that_could_not_be_made_leaves_nothing(mirror, tmp_path) -> None:
@@ -401,6 +475,49 @@ def test_a_program_left_by_a_killed_worker_is_ended_first(home) -> None:
     processes.note(job.folder / "pid", left.pid)
     measuring.measure(job, WANTED, home.work)
     assert left.wait() == -signal.SIGTERM
+
+
+def sleeper(*inherited: int) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-c", "import time; time.sleep(600)"]
+    return subprocess.Popen(argv, start_new_session=True, pass_fds=inherited)
+
+
+def test_the_program_of_a_worker_that_is_no_more_is_ended_whatever_its_job(home) -> None:
+    with sleeper() as orphan, sleeper() as held:
+        job = context(home, LEAVES)
+        for name, process in (("orphan", orphan), ("held", held)):
+            (job.folder.parent / name).mkdir()
+            processes.note(job.folder.parent / name / "pid", process.pid)
+        of_orphan = job.folder.parent / "orphan" / "pid"
+        pid, started, *_ = of_orphan.read_text().split()
+        of_orphan.write_text(f"{pid} {started} 99999999 1\n")
+        measuring.measure(job, WANTED, home.work)
+        assert orphan.wait() == -signal.SIGTERM
+        assert held.poll() is None  # its worker is this process, which lives
+        held.kill()
+
+
+def test_nothing_is_measured_beside_a_program_that_was_left(home) -> None:
+    job, lock = context(home, LEAVES), home.work / measuring.LOCK
+    with processes.alone(lock, lambda: None) as descriptor:
+        left = sleeper(descriptor)
+    asked = []
+
+    def stopping() -> None:
+        asked.append((job.folder / "stdout.json").exists())
+        left.kill()
+        left.wait()
+
+    job.stopping = stopping
+    measuring.measure(job, WANTED, home.work)
+    assert asked[0] is False
+
+
+def test_a_job_that_waits_for_the_machine_is_stopped_like_any(home) -> None:
+    job = context(home, LEAVES)
+    job.stopping = lambda: "stopping"
+    with processes.alone(home.work / measuring.LOCK, lambda: None), pytest.raises(Stopped):
+        measuring.measure(job, WANTED, home.work)
 
 
 def test_a_process_that_got_the_id_of_an_older_one_is_left_alone(tmp_path) -> None:
