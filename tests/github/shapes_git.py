@@ -41,12 +41,13 @@ def blob(site: Site, sha: str, content: bytes) -> Json:
 
 
 def tree(site: Site, sha: str, lines: list[TreeLine]) -> Json:
-    """Return `git-tree`."""
+    """Return `git-tree`, cut off after as many entries as GitHub lists."""
+    most = site.world.most_listed
     return {
         "sha": sha,
         "url": f"{site.repo}/git/trees/{sha}",
-        "tree": [_tree_line(site, line) for line in lines],
-        "truncated": False,
+        "tree": [_tree_line(site, line) for line in lines[:most]],
+        "truncated": len(lines) > most,
     }
 
 

@@ -180,6 +180,7 @@ class World:
         self.checks: dict[int, CheckRun] = {}
         self.releases: list[Release] = []
         self.deliveries: list[Delivery] = []
+        self.most_listed = 100_000  # entries of a tree, as at GitHub
 
     @property
     def full_name(self) -> str:

@@ -3,6 +3,7 @@
 import pytest
 
 from bot.github.client import Conflict
+from bot.github.contents import ABSENT
 from bot.github.replies import TreeEntry
 from bot.github.repository import Repository
 from layers.errors import InvalidInput
@@ -41,7 +42,7 @@ def test_a_tree_is_read(fake: FakeGitHub, repository: Repository) -> None:
     sha = fake.seed({"folder/a": "a"})
     blob = fake.git("rev-parse", f"{sha}:folder/a").strip()
 
-    tree = repository.read_tree("main")
+    tree = repository.read_tree("main") or {}
 
     assert set(tree) == {"README.md", "folder/a"}
     assert tree["folder/a"] == TreeEntry("folder/a", "100644", blob, 1)
@@ -62,6 +63,12 @@ def test_a_path_does_not_leave_the_repository(fake: FakeGitHub, repository: Repo
     with pytest.raises(InvalidInput):
         repository.file("../../../other/repo/contents/secret", "main")
     assert fake.requests == []
+
+
+def test_a_tree_that_github_cuts_off_is_none(fake: FakeGitHub, repository: Repository) -> None:
+    fake.commit({f"{n}.txt": "" for n in range(3)})
+    fake.world.most_listed = 3
+    assert repository.read_tree("main") is None
 
 
 # Commits through the API
@@ -121,6 +128,34 @@ def test_a_new_branch_that_somebody_made_first_is_built_on(fake, repository) -> 
     repository.commit_files("fvec/evidence", {"b": b"b"}, "Ours")
 
     assert log(fake, "fvec/evidence")[:2] == ["Ours", "Person's"]
+
+
+def test_a_commit_on_an_expected_head_is_made_there_or_not_at_all(fake, repository) -> None:
+    with pytest.raises(Conflict, match="has moved meanwhile"):
+        repository.commit_files("fvec/evidence", {"a": b"a"}, "No", expected_head="1" * 40)
+    first = repository.commit_files("fvec/evidence", {"a": b"a"}, "First", expected_head=ABSENT)
+    second = repository.commit_files("fvec/evidence", {"a": b"b"}, "Second", expected_head=first)
+    for stale in (ABSENT, first):
+        with pytest.raises(Conflict, match="has moved meanwhile"):
+            repository.commit_files("fvec/evidence", {"a": b"c"}, "No", expected_head=stale)
+    assert log(fake, "fvec/evidence") == ["Second", "First"]
+    assert fake.sha("fvec/evidence") == second
+
+
+def test_somebody_who_comes_in_between_is_not_built_on_where_a_head_is_expected(
+    fake, repository
+) -> None:
+    first = repository.commit_files("fvec/evidence", {"a": b"a"}, "First")
+    others = iter(["x"])
+
+    def interfere(exchange) -> None:
+        if exchange.path.endswith("/git/commits") and (name := next(others, None)):
+            fake.commit({name: name}, branch="fvec/evidence", message="Person's")
+
+    fake.faults.after = interfere
+    with pytest.raises(Conflict, match="has moved meanwhile"):
+        repository.commit_files("fvec/evidence", {"a": b"b"}, "Ours", expected_head=first)
+    assert log(fake, "fvec/evidence") == ["Person's", "First"]
 
 
 def test_a_race_that_is_always_lost_ends(fake: FakeGitHub, repository: Repository) -> None:

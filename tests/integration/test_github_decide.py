@@ -65,7 +65,7 @@ def test_the_policy_of_the_default_branch_rules(bot: Bot) -> None:
     with_policy(bot.fake, "  releases: false\n")
     bot.fake.release("v2")
     assert decided(bot, bot.fake.events.release("v2")) == Sleep(
-        "a release was published; the manifest says `releases: false`"
+        "a release was published; the manifest says `releases: false`", held=True
     )
 
 

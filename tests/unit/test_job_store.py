@@ -237,6 +237,24 @@ def test_a_newer_job_makes_older_ones_end_or_stop(store):
     }
 
 
+def test_what_runs_goes_on_while_what_replaces_it_has_to_wait(store):
+    older, waiting = (Work("analyse", f"analyse-{n}", "measure", "{}") for n in range(2))
+    store.enqueue([older], 0.0)
+    running = store.claim("measure", "worker", 0.0)
+    store.enqueue([waiting, quick()], 0.0)
+    later = Work("analyse", "analyse-2", "measure", "{}", not_before_s=99.0)
+    decided = store.claim("quick", "worker", 1.0)
+    follow, replaced = [later, quick("freshen-2")], [older.key, waiting.key]
+    assert store.finish(decided, "done", "", 2.0, follow=follow, supersede=replaced)
+    assert store.extend(running, 3.0) == "held"
+    states = dict(rows(store, "key, state"))
+    assert (states[older.key], states[waiting.key], states[later.key]) == (
+        "running",
+        "superseded",
+        "queued",
+    )
+
+
 def test_a_superseded_job_ends_so_whatever_becomes_of_its_worker(store):
     for n, end in enumerate((store.give_back, lambda job, s: store.retry(job, "e", s, s))):
         store.enqueue([Work("judge", f"judge-{n}", "measure", "{}")], 0.0)
