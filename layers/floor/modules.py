@@ -1,0 +1,384 @@
+"""Declared modules: what each part of a model holds, reads, computes and sends in one step.
+
+A new kind of attention or state is one class here. Everything is a lower bound: a matrix is read
+once a step, split as far as it can be; activations stay in caches; the busiest device counts.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from layers.floor.account import Account, Quantity, greatest, least
+from layers.floor.hardware import Hardware
+from layers.floor.layout import Layout, all_reduce, exchange
+from layers.floor.precision import Precision, bytes_of
+
+STATE_BYTES = 4.0  # recurrent states are kept in float32
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a deployment: `batch` sequences, `context` tokens in the cache of each."""
+
+    batch: Quantity
+    context: Quantity
+    new_tokens: Quantity = 1.0  # of each sequence: 1 decodes, more verifies drafts or prefills
+
+    @property
+    def tokens(self) -> Quantity:
+        """All new tokens."""
+        return self.batch * self.new_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step runs."""
+
+    layout: Layout
+    hardware: Hardware
+    precision: Precision
+
+    def sequences(self, step: Step) -> Quantity:
+        """Return the sequences of the busiest device's group."""
+        return greatest(step.batch / self.layout.dp, least(step.batch, 1.0))
+
+    def tokens(self, step: Step) -> Quantity:
+        """Return the new tokens of the busiest device's group."""
+        return self.sequences(step) * step.new_tokens
+
+
+class Module(ABC):
+    """One part of a model's layer."""
+
+    @abstractmethod
+    def parameters(self) -> float:
+        """Return how many parameters it has, biases and norms left out."""
+
+    @abstractmethod
+    def account(self, step: Step, place: Place) -> Account:
+        """Return what a step asks of the busiest device."""
+
+    def active_parameters(self) -> float:
+        """Return how many parameters one token meets."""
+        return self.parameters()
+
+
+def dense(parameters: float, step: Step, place: Place) -> Account:
+    """Return the account of matrices that every token of a group goes through, split over `tp`."""
+    own = parameters / place.layout.tp
+    stored = own * bytes_of(place.precision.weights)
+    flops = 2 * own * place.tokens(step)
+    return Account(hbm_bytes=stored, flops={place.precision.math: flops}, resident_bytes=stored)
+
+
+def summed(width: float, step: Step, place: Place) -> Account:
+    """Return the all-reduce after a split pair of matrices; nothing where nothing is split."""
+    if place.layout.tp == 1:
+        return Account()
+    size = place.tokens(step) * width * bytes_of(place.precision.activations)
+    return all_reduce(size, place.layout.tp, place.hardware)
+
+
+@dataclass(frozen=True, slots=True)
+class SparseIndex:
+    """A lightning indexer: which `top_k` tokens of the context are attended to (DeepSeek-V3.2)."""
+
+    heads: int
+    width: int
+    top_k: int
+    key_bytes: float = 132.0  # 128 in fp8 and a float32 scale
+
+    def parameters(self, hidden: float, query_rank: float) -> float:
+        """Return the projections of queries, keys and head weights."""
+        return query_rank * self.heads * self.width + hidden * self.width + hidden * self.heads
+
+
+@dataclass(frozen=True, slots=True)
+class Attention(Module):
+    """Multi-head, grouped-query or multi-query attention, over a window or the whole context."""
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    width: int  # of a head's queries and keys
+    value_width: int
+    window: int | None = None
+    gated: bool = False  # a gate as wide as the queries
+
+    def parameters(self) -> float:
+        """Return queries, keys, values, output and gate."""
+        queries = self.hidden * self.heads * self.width * (2 if self.gated else 1)
+        keys_values = self.hidden * self.kv_heads * (self.width + self.value_width)
+        return queries + keys_values + self.heads * self.value_width * self.hidden
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Read and write the cache, split over key-value heads as far as there are any."""
+        split = min(place.layout.tp, self.kv_heads)
+        a_token = self.kv_heads / split * (self.width + self.value_width)
+        a_token = a_token * bytes_of(place.precision.cache)
+        seen = _attended(step, self.window)
+        flops = 2 * self.heads / place.layout.tp * (self.width + self.value_width) * seen
+        return (
+            dense(self.parameters(), step, place)
+            + Account(
+                hbm_bytes=place.sequences(step)
+                * (_kept(step, self.window) + step.new_tokens)
+                * a_token,
+                flops={place.precision.attention_math: flops * place.tokens(step)},
+                cache_bytes_per_token=a_token if self.window is None else 0.0,
+                state_bytes_per_sequence=0.0 if self.window is None else self.window * a_token,
+            )
+            + summed(self.hidden, step, place)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttention(Module):
+    """Multi-head latent attention, absorbed: one latent and one rotary key for all heads (DeepSeek-V2).
+
+    The latent has no heads to split: each device of a tensor-parallel group keeps and reads all of it.
+    """
+
+    hidden: int
+    heads: int
+    query_rank: int
+    latent: int
+    rotary: int
+    width: int  # of a head's keys without the rotary part
+    value_width: int
+    index: SparseIndex | None = None
+
+    def parameters(self) -> float:
+        """Return the low-rank queries, the latent, its expansion, the output, the indexer."""
+        queries = self.heads * (self.width + self.rotary)
+        low = (
+            self.hidden * self.query_rank + self.query_rank * queries
+            if self.query_rank
+            else self.hidden * queries
+        )
+        latent = self.hidden * (self.latent + self.rotary)
+        expansion = self.latent * self.heads * (self.width + self.value_width)
+        indexer = self.index.parameters(self.hidden, self.query_rank) if self.index else 0.0
+        return low + latent + expansion + self.heads * self.value_width * self.hidden + indexer
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Read the latents of the context, or of what the indexer picks and all of its keys."""
+        a_latent = (self.latent + self.rotary) * bytes_of(place.precision.cache)
+        picked = self.index.top_k if self.index else None
+        keys = self.index.key_bytes if self.index else 0.0
+        own_heads = self.heads / place.layout.tp
+        per_token = 2 * own_heads * (2 * self.latent + self.rotary) * _attended(step, picked)
+        flops = {place.precision.attention_math: per_token * place.tokens(step)}
+        read = _kept(step, picked) * a_latent + step.context * keys
+        found = dense(self.parameters(), step, place) + Account(
+            hbm_bytes=place.sequences(step) * (read + step.new_tokens * (a_latent + keys)),
+            flops=flops,
+            cache_bytes_per_token=a_latent + keys,
+        )
+        if self.index:
+            scored = (
+                2 * self.index.heads / place.layout.tp * self.index.width * _attended(step, None)
+            )
+            found += Account(flops={"fp8": scored * place.tokens(step)})
+        return found + summed(self.hidden, step, place)
+
+
+@dataclass(frozen=True, slots=True)
+class GatedMLP(Module):
+    """A feed-forward block of three matrices, or of two where nothing gates."""
+
+    hidden: int
+    inner: int
+    gated: bool = True
+
+    def parameters(self) -> float:
+        """Return up, down and gate."""
+        return (3 if self.gated else 2) * self.hidden * self.inner
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Return the matrices and the sum behind them."""
+        return dense(self.parameters(), step, place) + summed(self.hidden, step, place)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureOfExperts(Module):
+    """Routed experts, of which each token meets `top_k`, and experts that all tokens share.
+
+    Which experts a step reads is a matter of chance: of E, T tokens that pick k each meet
+    E (1 - (1 - k / E)^T) in the mean, if all are picked alike; the busiest device reads one at least.
+    """
+
+    hidden: int
+    inner: int
+    experts: int
+    top_k: int
+    shared_inner: int = 0  # of all shared experts together
+    gated: bool = True
+    latent: int = 0  # experts work in a narrower space (0: in `hidden`)
+
+    def parameters(self) -> float:
+        """Return routed and shared experts and the router."""
+        return self.experts * self._expert() + self._shared()
+
+    def active_parameters(self) -> float:
+        """Return those of `top_k` experts, the shared ones and the router."""
+        return self.top_k * self._expert() + self._shared()
+
+    def _expert(self) -> float:
+        return (3 if self.gated else 2) * (self.latent or self.hidden) * self.inner
+
+    def _shared(self) -> float:
+        shared = (3 if self.gated else 2) * self.hidden * self.shared_inner
+        narrowed = 2 * self.hidden * self.latent
+        return shared + self.hidden * self.experts + narrowed
+
+    def met(self, tokens: Quantity) -> Quantity:
+        """Return the expected number of experts that `tokens` tokens meet."""
+        return self.experts * (1 - (1 - self.top_k / self.experts) ** tokens)
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Return the experts of the busiest device, and the way of the tokens there and back."""
+        layout, precision = place.layout, place.precision
+        own = self._expert() / layout.expert_tp
+        stored = own * bytes_of(precision.experts)
+        read = greatest(self.met(step.tokens) / layout.ep, least(step.tokens, 1.0))
+        flops = 2 * own * self.top_k * step.tokens / layout.ep
+        routed = Account(
+            hbm_bytes=read * stored,
+            flops={precision.expert_math: flops},
+            resident_bytes=self.experts / layout.ep * stored,
+        )
+        return routed + dense(self._shared(), step, place) + self._moved(step, place)
+
+    def _moved(self, step: Step, place: Place) -> Account:
+        layout, precision = place.layout, place.precision
+        if layout.ep == 1 and layout.dp == 1:
+            return summed(self.hidden, step, place)
+        width = self.latent or self.hidden
+        a_device = place.tokens(step) / layout.tp
+        copies = least(self.top_k, layout.ep)  # to a device that has several, once is enough
+        out = a_device * copies * width * bytes_of(precision.dispatched)
+        back = a_device * copies * width * bytes_of(precision.activations)
+        devices = layout.per_stage
+        return exchange(out, devices, place.hardware) + exchange(back, devices, place.hardware)
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpace(Module):
+    """Mamba-2: a state of heads x head width x state width for each sequence, however long."""
+
+    hidden: int
+    heads: int
+    width: int
+    state: int
+    groups: int
+    convolution: int
+
+    def parameters(self) -> float:
+        """Return the projections in and out and the convolution."""
+        inner, mixed = self.heads * self.width, 2 * self.groups * self.state
+        into = self.hidden * (2 * inner + mixed + self.heads)
+        return into + (inner + mixed) * self.convolution + inner * self.hidden
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Read and write the state once a step: two multiply-adds an element and token."""
+        elements = self.heads * self.width * self.state / place.layout.tp
+        return _recurrent(self.parameters(), self.hidden, elements, 4.0, step, place)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaNet(Module):
+    """A gated delta rule: a matrix of key width x value width a head for each sequence."""
+
+    hidden: int
+    key_heads: int
+    key_width: int
+    value_heads: int
+    value_width: int
+    convolution: int
+
+    def parameters(self) -> float:
+        """Return queries, keys, values, output gate, output, decay and rate, and the convolution."""
+        keys = self.key_heads * self.key_width
+        values = self.value_heads * self.value_width
+        into = self.hidden * (2 * keys + 2 * values + 2 * self.value_heads)
+        return into + (2 * keys + values) * self.convolution + values * self.hidden
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Read and write the state once a step: three multiply-adds an element and token."""
+        elements = self.value_heads * self.key_width * self.value_width / place.layout.tp
+        return _recurrent(self.parameters(), self.hidden, elements, 6.0, step, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding(Module):
+    """The table of token vectors: kept whole, read a row a token."""
+
+    hidden: int
+    vocabulary: int
+
+    def parameters(self) -> float:
+        """Return the table."""
+        return self.hidden * self.vocabulary
+
+    def active_parameters(self) -> float:
+        """Return a row."""
+        return self.hidden
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Return the rows of a step."""
+        size = bytes_of(place.precision.weights)
+        rows = place.tokens(step) * self.hidden / place.layout.tp
+        return Account(
+            hbm_bytes=rows * size, resident_bytes=self.parameters() / place.layout.tp * size
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Head(Module):
+    """The logits of each sequence's last tokens; the embedding's table again where it is tied."""
+
+    hidden: int
+    vocabulary: int
+    tied: bool = False
+
+    def parameters(self) -> float:
+        """Return the matrix, nothing where the embedding has it."""
+        return 0.0 if self.tied else self.hidden * self.vocabulary
+
+    def active_parameters(self) -> float:
+        """Return the matrix, whoever holds it."""
+        return self.hidden * self.vocabulary
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Read the matrix once."""
+        found = dense(self.hidden * self.vocabulary, step, place)
+        kept = 0.0 if self.tied else found.resident_bytes
+        return Account(hbm_bytes=found.hbm_bytes, flops=found.flops, resident_bytes=kept)
+
+
+def _recurrent(
+    parameters: float, hidden: float, elements: float, each: float, step: Step, place: Place
+) -> Account:
+    state = elements * STATE_BYTES
+    return (
+        dense(parameters, step, place)
+        + Account(
+            hbm_bytes=2 * state * place.sequences(step),
+            flops={place.precision.attention_math: each * elements * place.tokens(step)},
+            state_bytes_per_sequence=state,
+        )
+        + summed(hidden, step, place)
+    )
+
+
+def _kept(step: Step, most: int | None) -> Quantity:
+    """Return the tokens of a sequence whose cache a step reads."""
+    return step.context if most is None else least(step.context, float(most))
+
+
+def _attended(step: Step, most: int | None) -> Quantity:
+    """Return the tokens that a new token attends to in the mean, itself and those before it."""
+    seen = step.context + (step.new_tokens + 1) / 2
+    return seen if most is None else least(seen, float(most))
