@@ -29,7 +29,7 @@ SECOND = "fvec/server/native-string-tensors-features"
 JOINT = "fvec/features/joint-features"
 EVIDENCE = "fvec/evidence"
 CLOCK = Clock(sleep=lambda _: None)  # nobody waits for GitHub to recover
-_ADDRESS = re.compile(r"/blob/[0-9a-f]{40}/")
+_KEPT = re.compile(r"/blob/([0-9a-f]{40})/")
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def state(fake: FakeGitHub) -> dict[str, Any]:
         "pulls": [
             {
                 **{key: p[key] for key in ("number", "title", "state", "draft")},
-                "body": _ADDRESS.sub("/blob/SHA/", p["body"]),
+                "body": _timeless(fake, p["body"]),
                 "head": p["head"]["ref"],
                 "base": p["base"]["ref"],
                 "labels": fake.labels(p["number"]),
@@ -181,3 +181,10 @@ def state(fake: FakeGitHub) -> dict[str, Any]:
         ],
         "evidence": files.splitlines(),
     }
+
+
+def _timeless(fake: FakeGitHub, body: str) -> str:
+    """A body without the address of this GitHub, and the commits that its evidence lies in."""
+    for sha in set(_KEPT.findall(body)):
+        body = body.replace(sha, "SHA")
+    return body.replace(fake.url, "URL")
