@@ -43,6 +43,12 @@ def tried_layers() -> dict[LayerName, Tried]:
 
 
 @pytest.fixture
+def tried() -> dict[LayerName, Tried]:
+    """The layers of a run that is quick, to be chosen from."""
+    return tried_layers()
+
+
+@pytest.fixture
 def replayed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """Let every run replay the recorded one; the environment in which each measured."""
     replay, seen = opener(Recording.read()), []
