@@ -19,7 +19,7 @@ def test_one_accepted_change_has_the_total_in_its_evidence(
     tmp_path: Path, tried: dict[LayerName, Any]
 ) -> None:
     root, out = world.repository(tmp_path / "ads"), tmp_path / "out"
-    options = RunOptions(out, [LayerName.FEATURES], None, 0, None, open_local)
+    options = RunOptions(out, (LayerName.FEATURES,), None, 0, None, open_local)
     report = run(root, options, Silent(), tried, opener(Recording.read()))
     (pull,) = report.pull_requests
     evidence = EvidenceFile.model_validate_json(
