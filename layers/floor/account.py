@@ -38,6 +38,7 @@ class Account:
     resident_bytes: Quantity = 0.0  # weights
     cache_bytes_per_token: Quantity = 0.0  # of one sequence
     state_bytes_per_sequence: Quantity = 0.0  # however long it is
+    sequence_bytes: Quantity = 0.0  # of the HBM bytes, those of caches and states, not of weights
 
     def __add__(self, other: Account) -> Account:
         """Return both, one after the other on the same device."""
@@ -49,6 +50,7 @@ class Account:
             self.resident_bytes + other.resident_bytes,
             self.cache_bytes_per_token + other.cache_bytes_per_token,
             self.state_bytes_per_sequence + other.state_bytes_per_sequence,
+            self.sequence_bytes + other.sequence_bytes,
         )
 
     def times(self, factor: Quantity) -> Account:
@@ -61,6 +63,7 @@ class Account:
             self.resident_bytes * factor,
             self.cache_bytes_per_token * factor,
             self.state_bytes_per_sequence * factor,
+            self.sequence_bytes * factor,
         )
 
 

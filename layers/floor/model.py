@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from layers.floor.account import Account
 from layers.floor.layout import hand_over
@@ -55,12 +55,9 @@ class Model:
 
 def _of_a_stage(whole: Account, stages: int) -> Account:
     """Return the account of a device of one stage, which all small batches pass in a step."""
-    return Account(
-        whole.hbm_bytes,
-        whole.flops,
-        whole.net_bytes,
-        whole.net_messages,
-        whole.resident_bytes / stages,
-        whole.cache_bytes_per_token / stages,
-        whole.state_bytes_per_sequence / stages,
+    return replace(
+        whole,
+        resident_bytes=whole.resident_bytes / stages,
+        cache_bytes_per_token=whole.cache_bytes_per_token / stages,
+        state_bytes_per_sequence=whole.state_bytes_per_sequence / stages,
     )

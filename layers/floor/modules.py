@@ -119,12 +119,12 @@ class Attention(Module):
         a_token = a_token * bytes_of(place.precision.cache)
         seen = _attended(step, self.window)
         flops = 2 * self.heads / place.layout.tp * (self.width + self.value_width) * seen
+        moved = place.sequences(step) * (_kept(step, self.window) + step.new_tokens) * a_token
         return (
             dense(self.parameters(), step, place)
             + Account(
-                hbm_bytes=place.sequences(step)
-                * (_kept(step, self.window) + step.new_tokens)
-                * a_token,
+                hbm_bytes=moved,
+                sequence_bytes=moved,
                 flops={place.precision.attention_math: flops * place.tokens(step)},
                 cache_bytes_per_token=a_token if self.window is None else 0.0,
                 state_bytes_per_sequence=0.0 if self.window is None else self.window * a_token,
@@ -171,8 +171,10 @@ class LatentAttention(Module):
         per_token = 2 * own_heads * (2 * self.latent + self.rotary) * _attended(step, picked)
         flops = {place.precision.attention_math: per_token * place.tokens(step)}
         read = _kept(step, picked) * a_latent + step.context * keys
+        moved = place.sequences(step) * (read + step.new_tokens * (a_latent + keys))
         found = dense(self.parameters(), step, place) + Account(
-            hbm_bytes=place.sequences(step) * (read + step.new_tokens * (a_latent + keys)),
+            hbm_bytes=moved,
+            sequence_bytes=moved,
             flops=flops,
             cache_bytes_per_token=a_latent + keys,
         )
@@ -362,10 +364,12 @@ def _recurrent(
     parameters: float, hidden: float, elements: float, each: float, step: Step, place: Place
 ) -> Account:
     state = elements * STATE_BYTES
+    moved = 2 * state * place.sequences(step)
     return (
         dense(parameters, step, place)
         + Account(
-            hbm_bytes=2 * state * place.sequences(step),
+            hbm_bytes=moved,
+            sequence_bytes=moved,
             flops={place.precision.attention_math: each * elements * place.tokens(step)},
             state_bytes_per_sequence=state,
         )
