@@ -3,7 +3,7 @@
 fvec respond --plan --event FILE --name EVENT [--repository OWNER/NAME] [--out DIR] [--shards N]
     For the job that decides; reads GitHub only. FILE is $GITHUB_EVENT_PATH by default, EVENT
     $GITHUB_EVENT_NAME, OWNER/NAME $GITHUB_REPOSITORY. Appends to the file $GITHUB_OUTPUT:
-        kind     none | refused | analyse | recreate | rerun | judge | help | onboard | freshen
+        kind     none | said | refused | analyse | recreate | rerun | judge | help | onboard | freshen
         command  none | run | verify | judge: what the measuring job has to run
         sha      the commit that it checks out, of this repository always; or empty
         number   of the pull request, or empty

@@ -22,11 +22,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bot.github import server_url
 from bot.github.auth import Credentials, check_repository
 from bot.github.client import Client, connect
-from bot.github.errors import RateLimited, Unavailable
+from bot.github.errors import TRANSIENT, GitHubError
 from bot.github.repository import Repository
 from bot.github.transport import Remote
 from bot.jobs import (
     analyse,
+    board,
     checkouts,
     decide,
     helping,
@@ -41,6 +42,7 @@ from bot.jobs.context import Context, JobResult, Refusal, Superseded
 from bot.jobs.decide import Surroundings
 from bot.jobs.dry import DryRepository
 from bot.jobs.measuring import Measurement
+from bot.render.redact import redact
 from bot.wake import commands, events
 from bot.wake.hours import told
 from bot.wake.jobs import Id, JobSpec
@@ -69,15 +71,17 @@ class Refused(BaseModel):
 
 
 class Order(BaseModel):
-    """What one workflow job hands to the next, as one line of JSON: a job, or a refusal.
+    """What one workflow job hands to the next, as one line of JSON: a job, a refusal, or words.
 
-    `shards` are the names of the measuring jobs whose results belong to it.
+    `said` is why nothing is done, for the dashboard; `shards` are the names of the measuring jobs
+    whose results belong to the job.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     job: JobSpec | None = None
     refused: Refused | None = None
+    said: str = Field(default="", max_length=1000)
     shards: tuple[JobName, ...] = Field(default=(), max_length=MOST_SHARDS * len(LayerName))
 
 
@@ -118,15 +122,17 @@ class Planned:
 
     @property
     def kind(self) -> str:
-        """The kind of the job, `refused`, or `none`."""
+        """The kind of the job, `refused`, `said`, or `none`."""
         if self.order.job is not None:
             return self.order.job.kind
-        return "refused" if self.order.refused is not None else "none"
+        if self.order.refused is not None:
+            return "refused"
+        return "said" if self.order.said else "none"
 
     def outputs(self) -> dict[str, str]:
         """Return the outputs of the workflow's step; no value has a line break."""
         job, wanted = self.order.job, self.wanted
-        nothing = job is None and self.order.refused is None
+        nothing = self.kind == "none"
         return {
             "kind": self.kind,
             "command": wanted.program if wanted else "none",
@@ -201,11 +207,11 @@ def plan(
         return Planned(Sleep("an event that fvec does not use"), Order())
     decision = _decided(place, event)
     if isinstance(decision, Sleep):
-        return Planned(decision, _refusal(place, event, decision))
+        return Planned(decision, _words(place, event, decision))
     order = Order(job=decision.spec)
     try:
         subject = runner.prepare(place.context(decision.spec))
-    except (RateLimited, Unavailable):
+    except TRANSIENT:
         raise
     except (Superseded, Refusal, FvecError) as error:  # the report finds it again, and tells it
         return Planned(decision, order, unprepared=str(error))
@@ -255,6 +261,8 @@ def report(
     and as `runner.perform` does.
     """
     order = read_order(order_text)
+    if order.said:
+        return _say(place, order.said)
     if order.refused is not None:
         told_by = order.refused
         helping.refuse(place.repository, told_by.number, told_by.comment_id, told_by.why)
@@ -262,7 +270,10 @@ def report(
     context = place.context(_ordered(place, order))
     beside = {bundle.resolve().parent: bundle for bundle in bundles}
     shards = [_left(folder, beside) for folder in results]
-    return runner.report(context, shards, checkout, expected=order.shards)
+    result = runner.report(context, shards, checkout, expected=order.shards)
+    if order.shards and result.state != "done":  # of another head by now, or taken back
+        underway.drop(context, place.address)
+    return result
 
 
 def respond(place: Place, event: events.Event | None) -> tuple[Decision, JobResult | None]:
@@ -282,7 +293,9 @@ def rehearse(place: Place, event: events.Event | None) -> tuple[Planned, list[di
     there = replace(place, repository=dry)
     planned = plan(there, event)
     job = planned.order.job
-    if planned.order.refused is not None and event is not None:
+    if planned.order.said:
+        _say(there, planned.order.said)
+    elif planned.order.refused is not None and event is not None:
         decide.answer(event, planned.decision, dry)
     elif job is not None and planned.wanted is None:
         runner.report(there.context(job), [], None)
@@ -342,17 +355,35 @@ def _decided(place: Place, event: events.Event) -> Decision:
     )
     decision = decide.decide(event, around)
     if isinstance(decision, Wake) and decision.not_before > now:
-        asked = event.kind == "comment"
-        then = "give the command again then" if asked else "the scheduled workflow looks again"
-        return Sleep(f"{decision.why}; not before {told(decision.not_before)}: {then}", asked)
+        return _instead(event, decision, now)
     return decision
 
 
-def _refusal(place: Place, event: events.Event, decision: Sleep) -> Order:
-    """Return the answer to a command that is not followed; none for who may give none here.
+def _instead(event: events.Event, decision: Wake, now: datetime) -> Decision:
+    """Return what follows now from work that has to wait.
 
-    Anybody may comment, and each answer takes a job of its own, with a token that writes.
+    What an event brings is owed until it is done: a later run of the schedule finds that itself.
+    What a person asked for is not.
     """
+    waits = f"{decision.why}; not before {told(decision.not_before)}"
+    if decision.freshen:
+        spec = decision.freshening(waits)
+        return Wake(spec, spec.why, now)
+    if event.kind == "comment":
+        return Sleep(f"{waits}: give the command again then", answer=True)
+    if event.kind == "dispatch":
+        return Sleep(f"{waits}: start it again then", held=True)
+    return Sleep(f"{waits}: the scheduled workflow looks again", held=True)
+
+
+def _words(place: Place, event: events.Event, decision: Sleep) -> Order:
+    """Return what is said where nothing is done: to the dashboard, or to who gave a command.
+
+    Who may give none here gets no answer: anybody may comment, and each answer takes a job of its
+    own, with a token that writes.
+    """
+    if decision.held or event.kind == "schedule":
+        return Order(said=decision.why[:1000])
     if not decision.answer:
         return Order()
     permission = place.repository.permission(event.sender)
@@ -360,6 +391,17 @@ def _refusal(place: Place, event: events.Event, decision: Sleep) -> Order:
         return Order()
     refused = Refused(number=event.number, comment_id=event.comment_id, why=decision.why[:1000])
     return Order(refused=refused)
+
+
+def _say(place: Place, why: str) -> JobResult:
+    """Show on the dashboard why nothing is done; a repository without issues has none."""
+    try:
+        board.say(place.repository, why)
+    except TRANSIENT:
+        raise
+    except GitHubError as error:
+        place.events.note(f"not told: {redact(error.message)}")
+    return JobResult("done", why)
 
 
 def _one_line(document: object) -> str:

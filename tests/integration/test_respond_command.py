@@ -334,7 +334,8 @@ def test_a_head_that_moved_meanwhile_is_not_left_in_progress(workflow, bot: Bot)
     head = bot.fake.pull(number).head_sha
     patch = (workflow.folder / "request" / "patch.diff").read_bytes()
     bot.fake.commit({MODEL: "topic = 2\n"}, branch="topic")
-    left = workflow.measured("judge.json", judged(patch).model_dump_json(by_alias=True))
+    text = judged(patch, bot.fake.sha()).model_dump_json(by_alias=True)
+    left = workflow.measured("judge.json", text)
     assert workflow.respond("--report", left)["result"]["state"] == "superseded"
     assert check_run(bot, head)[:2] == ("completed", "neutral")
 
