@@ -218,6 +218,7 @@ class MixtureOfExperts(Module):
     shared_inner: int = 0  # of all shared experts together
     gated: bool = True
     latent: int = 0  # experts work in a narrower space (0: in `hidden`)
+    imbalance: float = 1.0  # tokens of the busiest device's experts over the mean of all devices
 
     def parameters(self) -> float:
         """Return routed and shared experts and the router."""
@@ -245,7 +246,7 @@ class MixtureOfExperts(Module):
         own = self._expert() / layout.expert_tp
         stored = own * bytes_of(precision.experts)
         read = greatest(self.met(step.tokens) / layout.ep, least(step.tokens, 1.0))
-        flops = 2 * own * self.top_k * step.tokens / layout.ep
+        flops = 2 * own * self.top_k * step.tokens / layout.ep * self._skew(layout)
         routed = Account(
             hbm_bytes=read * stored,
             flops={precision.expert_math: flops},
@@ -253,12 +254,15 @@ class MixtureOfExperts(Module):
         )
         return routed + dense(self._shared(), step, place) + self._moved(step, place)
 
+    def _skew(self, layout: Layout) -> float:
+        return min(self.imbalance, layout.ep)
+
     def _moved(self, step: Step, place: Place) -> Account:
         layout, precision = place.layout, place.precision
         if layout.ep == 1 and layout.dp == 1:
             return summed(self.hidden, step, place)
         width = self.latent or self.hidden
-        a_device = place.tokens(step) / layout.tp
+        a_device = place.tokens(step) / layout.tp * self._skew(layout)
         copies = least(self.top_k, layout.ep)  # to a device that has several, once is enough
         out = a_device * copies * width * bytes_of(precision.dispatched)
         back = a_device * copies * width * bytes_of(precision.activations)
