@@ -1,0 +1,150 @@
+"""How each answer moves with the inputs that are least certain, each over a stated range, alone.
+
+Where the binding resource or the decision changes within a range, that input is worth a measurement before
+anything is done about the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from layers.floor.floors import Floor, floor
+from layers.floor.hardware import Hardware
+from layers.floor.model import Model
+from layers.floor.modules import MixtureOfExperts, Place, Step
+from layers.floor.triage import PAPER, Decision, Limit, triage
+
+LATENCY_S = 20e-6  # upper end where a card states no latency of a link
+RESERVED = (0.05, 0.2)  # of the memory: runtime, buffers, graphs, fragmentation
+ACHIEVED = (0.8, 1.0)  # of peak HBM bandwidth
+IMBALANCE = (1.0, 2.0)  # busiest device of experts over the mean
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked for: a step of a model in a place, and how long it took."""
+
+    model: Model
+    step: Step
+    place: Place
+    measured_s: float | None = None
+    limit: Limit = PAPER
+
+    def answer(self) -> Answer:
+        """Return all answers. Raises what `floor` does."""
+        found = floor(self.model, self.step, self.place)
+        decision = None
+        if self.measured_s is not None:
+            decision = triage(found, self.measured_s, self.limit)
+        return Answer(found, decision)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A floor and what it says about a measurement, if there is one."""
+
+    floor: Floor
+    decision: Decision | None
+
+    def told(self) -> dict[str, float | str | None]:
+        """Return what a person reads of it, by name."""
+        return {
+            "t_opt_s": float(self.floor.times.t_opt_s),
+            "binding": self.floor.times.binding,
+            "decision": self.decision.action if self.decision else None,
+            "capacity_requests": max(0.0, float(self.floor.most_sequences)),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """The answers at both ends of one input's range."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    at_low: Answer
+    at_high: Answer
+    flips: tuple[str, ...]  # the names of answers in words that differ from the given ones
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    name: str
+    unit: str
+    low: float
+    high: float
+    at: Callable[[Question, float], Question]
+
+
+def sensitivity(question: Question) -> list[Sensitivity]:
+    """Return what each uncertain input does, those first that change an answer in words."""
+    given = question.answer().told()
+    found = []
+    for varied in _inputs(question):
+        low, high = (varied.at(question, end).answer() for end in (varied.low, varied.high))
+        flips = tuple(
+            name
+            for name in ("binding", "decision")
+            if {low.told()[name], high.told()[name]} != {given[name]}
+        )
+        found.append(
+            Sensitivity(varied.name, varied.unit, varied.low, varied.high, low, high, flips)
+        )
+    return sorted(found, key=lambda one: -len(one.flips))
+
+
+def _inputs(question: Question) -> Iterator[_Input]:
+    """Yield the inputs that this question depends on at all, with their ranges."""
+    hardware, layout = question.place.hardware, question.place.layout
+    if layout.devices > 1:
+        stated = max((link.latency_s for link in hardware.links.values()), default=0.0)
+        most = 2 * stated if stated else LATENCY_S
+        yield _Input("message latency", "s", stated / 2, most, _latency)
+    low, high = (share * hardware.memory_bytes for share in RESERVED)
+    yield _Input("reserve", "bytes", low, high, _reserve)
+    low, high = (share * hardware.hbm_bytes_per_s for share in ACHIEVED)
+    yield _Input("HBM bandwidth", "bytes/s", low, high, _bandwidth)
+    if layout.ep > 1 and any(isinstance(p.module, MixtureOfExperts) for p in question.model.parts):
+        yield _Input("expert imbalance", "busiest/mean", *IMBALANCE, _imbalance)
+    context = float(question.step.context)
+    yield _Input("context", "tokens", context / 2, 2 * context, _context)
+
+
+def _latency(question: Question, slowest_s: float) -> Question:
+    """Return the question with the slowest link at a latency, the others in proportion."""
+    hardware = question.place.hardware
+    stated = max(link.latency_s for link in hardware.links.values())
+    varied = {
+        name: replace(link, latency_s=slowest_s * (link.latency_s / stated if stated else 1.0))
+        for name, link in hardware.links.items()
+    }
+    return _on(question, replace(hardware, links=varied))
+
+
+def _reserve(question: Question, size: float) -> Question:
+    return _on(question, replace(question.place.hardware, reserve_bytes=size))
+
+
+def _bandwidth(question: Question, bytes_per_s: float) -> Question:
+    return _on(question, replace(question.place.hardware, hbm_bytes_per_s=bytes_per_s))
+
+
+def _imbalance(question: Question, factor: float) -> Question:
+    parts = [
+        replace(part, module=replace(part.module, imbalance=factor))
+        if isinstance(part.module, MixtureOfExperts)
+        else part
+        for part in question.model.parts
+    ]
+    return replace(question, model=replace(question.model, parts=parts))
+
+
+def _context(question: Question, tokens: float) -> Question:
+    return replace(question, step=replace(question.step, context=tokens))
+
+
+def _on(question: Question, hardware: Hardware) -> Question:
+    return replace(question, place=replace(question.place, hardware=hardware))
