@@ -115,7 +115,7 @@ def _check(run: Json) -> str:
 def _page(title: str, markdown: str) -> str:
     """Return a page like GitHub's: pictures of the evidence branch are taken from its clone."""
     body = GFM.render(markdown)
-    found = re.compile(r"https://github\.com/[^\"]*?/blob/[0-9a-f]{40}/([^\"?]*)\?raw=true")
+    found = re.compile(r"https?://[^\"]*?/blob/[0-9a-f]{40}/([^\"?]*)\?raw=true")
     body = found.sub(lambda match: html.escape(f"{EVIDENCE}/{match[1]}"), body)
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
     return f"<!doctype html>{head}<style>{STYLE}</style>{body}\n"
