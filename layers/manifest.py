@@ -184,8 +184,9 @@ class BotSection(Section):
     serving: list[str] | None = Field(
         default=None,
         min_length=1,
-        description="argv, no shell; exit 0 says that this stack still serves. Without it a stack "
-        "counts as serving",
+        description="argv, no shell; exit 0 says that this stack still serves: else it is not "
+        "analysed for its age. Run by a workflow, never by the service. Without it a stack counts "
+        "as serving",
     )
     draft: bool = Field(default=True, description="open pull requests as drafts")
     labels: list[Annotated[str, Field(pattern=r"^[^\s,](?:[^\n\r\t,]{0,48}[^\s,])?$")]] = Field(
