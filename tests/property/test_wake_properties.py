@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from bot.wake import commands, hours, versions
 from bot.wake.commands import Command, Refused, who_may
 from bot.wake.events import Event, Unusable, parse
-from bot.wake.facts import Facts, LastAnalysis
+from bot.wake.facts import Attempt, Facts, LastAnalysis, Merge, Release
 from bot.wake.jobs import MEASURING, JobSpec
 from bot.wake.policy import Sleep, Wake, on_event, on_tick
+from layers.base import LayerName
 from layers.manifest import BotSection
 
 SHAS = st.sampled_from(["a" * 40, "b" * 40, "0123456789abcdef0123456789abcdef01234567"])
@@ -42,10 +43,22 @@ POLICIES = st.builds(
     jitter_minutes=st.floats(0, 1440),
 )
 VERSIONS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"), max_size=3)
+LAYERS = st.lists(st.sampled_from(LayerName), unique=True, max_size=3).map(tuple)
+ANALYSES = st.builds(
+    LastAnalysis, sha=SHAS, at=MOMENTS, versions=st.none() | VERSIONS, began=st.none() | MOMENTS
+)
+PARTS = st.builds(LastAnalysis, sha=SHAS, at=MOMENTS, layers=LAYERS.filter(bool))
 FACTS = st.builds(
     Facts,
     now=MOMENTS,
-    last_analysis=st.none() | st.builds(LastAnalysis, sha=SHAS, at=MOMENTS, versions=VERSIONS),
+    last_analysis=st.none() | ANALYSES,
+    layers=LAYERS,
+    bases=st.just(frozenset({"main"})),
+    partial=st.lists(PARTS, max_size=2).map(tuple),
+    attempt=st.none() | st.builds(Attempt, sha=SHAS, at=MOMENTS, failures=st.integers(1, 10**6)),
+    release=st.none() | st.builds(Release, tag=st.text(max_size=9), sha=SHAS, at=MOMENTS),
+    merge=st.none() | st.builds(Merge, number=st.integers(1, 99), at=MOMENTS),
+    awaiting=st.integers(0, 3),
     open_pulls=st.integers(0, 6),
     live_jobs=st.just(frozenset()),
     still_serves=st.none() | st.booleans(),
@@ -104,10 +117,11 @@ def test_no_analysis_breaks_a_limit(event, policy, facts):
     if isinstance(decision, Wake) and decision.spec.kind == "analyse":
         assert facts.open_pulls < policy.max_open_pull_requests
         assert decision.spec.sha == facts.head_sha
-        last = facts.last_analysis
-        if last is not None and event.kind != "dispatch":
-            rested = last.at + timedelta(hours=policy.cooldown_hours)
-            assert decision.not_before >= rested
+        ended = [facts.last_analysis, *facts.partial, facts.attempt]
+        if event.kind != "dispatch":
+            for last in filter(None, ended):
+                rested = last.at + timedelta(hours=policy.cooldown_hours)
+                assert decision.not_before >= rested
 
 
 @given(EVENTS, EVENTS, POLICIES, FACTS)
