@@ -373,7 +373,7 @@ def test_a_manifest_may_name_no_weaker_sandbox_than_the_machine_s_owner_allows(b
     context.weakest = SandboxMode.NO_CGROUP
     result = perform(context)
     told = "`sandbox.mode: process` is weaker than no-cgroup, which is the least here"
-    assert (result.state, result.summary) == ("failed", told)
+    assert (result.state, result.summary) == ("failed", f"{MANIFEST}: {told}")
     assert bot.program.asked == []
 
 

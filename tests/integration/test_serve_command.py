@@ -133,6 +133,18 @@ def test_it_takes_deliveries_works_and_ends_by_sigterm_as_it_should(tmp_path):
     assert SIGNED_WITH not in told
 
 
+def test_it_measures_what_is_free_where_jobs_are_done(tmp_path):
+    with running(tmp_path) as service:
+        text = requests.get(f"{service.url}/metrics", timeout=30).text
+    (line,) = [line for line in text.splitlines() if line.startswith("fvec_work_free_bytes ")]
+    assert float(line.split()[1]) > 0
+
+
+def test_the_weakest_sandbox_is_one_that_there_is(tmp_path):
+    done = tried(tmp_path, "--weakest-sandbox", "none")
+    assert (done.returncode, "--weakest-sandbox" in done.stderr) == (2, True)
+
+
 def test_it_ends_by_an_interrupt_too(tmp_path):
     with running(tmp_path) as service:
         code, out, _ = service.end(signal.SIGINT)

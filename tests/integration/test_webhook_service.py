@@ -273,7 +273,7 @@ def test_health_says_what_is_wrong_and_no_more(sender, database):
     second = sender.session.get(f"{sender.url}/healthz", timeout=30)
     assert (first.status_code, first.json()) == (
         503,
-        {"error": "no worker has been heard of lately"},
+        {"error": "no worker of the lane quick or measure has been heard of lately"},
     )
     assert (second.status_code, second.json()) == (200, {"status": "ok"})
 
