@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from layers.floor.account import Account
 from layers.floor.layout import hand_over
 from layers.floor.modules import Module, Place, Step
-from layers.floor.precision import bytes_of
+from layers.floor.precision import Format, bytes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,15 @@ class Part:
     name: str
     module: Module
     count: int
+    differs: tuple[tuple[str, Format], ...] = ()  # fields of Precision, where not the deployment's
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Return what all of them ask of the busiest device.
+
+        Arithmetic in a dtype that the device lacks is done in the next wider one that it has.
+        """
+        own = replace(place.precision, **dict(self.differs)).on(place.hardware.flops_per_s)
+        return self.module.account(step, replace(place, precision=own)).times(self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +36,26 @@ class Model:
     name: str
     hidden: int
     parts: Sequence[Part]
+    draft: Sequence[Part] = ()  # layers that predict further tokens: a pass of their own
+    assumptions: Sequence[str] = ()  # what its configuration leaves open, and what was taken
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for two parts of one name: accounts are told apart by it."""
+        names = [part.name for part in (*self.parts, *self.draft)]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{self.name}: parts of one name among {', '.join(names)}")
 
     def parameters(self) -> float:
-        """Return all parameters, biases and norms left out."""
-        return sum(part.count * part.module.parameters() for part in self.parts)
+        """Return all parameters but the draft's, biases and norms left out."""
+        return _parameters(self.parts)
 
     def active_parameters(self) -> float:
         """Return those that one token meets."""
         return sum(part.count * part.module.active_parameters() for part in self.parts)
+
+    def draft_parameters(self) -> float:
+        """Return the parameters of the draft layers alone."""
+        return _parameters(self.draft)
 
     def accounts(self, step: Step, place: Place) -> Iterator[tuple[str, Account]]:
         """Yield what each part asks of the busiest device in one step.
@@ -45,12 +66,20 @@ class Model:
         stages = place.layout.pp
         inner = Step(step.batch / stages, step.context, step.new_tokens)
         for part in self.parts:
-            a_stage = part.module.account(inner, place).times(part.count)
-            yield part.name, _of_a_stage(a_stage, stages)
+            yield part.name, _of_a_stage(part.account(inner, place), stages)
         if stages > 1:
             across = place.layout.per_stage >= place.hardware.devices_per_node
             size = place.tokens(inner) * self.hidden * bytes_of(place.precision.activations)
             yield "stages", hand_over(size, place.hardware, across=across).times(stages)
+
+    def draft_accounts(self, step: Step, place: Place) -> Iterator[tuple[str, Account]]:
+        """Yield what each draft part asks of the busiest device of the last stage, in one pass."""
+        for part in self.draft:
+            yield part.name, part.account(step, place)
+
+
+def _parameters(parts: Sequence[Part]) -> float:
+    return sum(part.count * part.module.parameters() for part in parts)
 
 
 def _of_a_stage(whole: Account, stages: int) -> Account:

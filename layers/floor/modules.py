@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from layers.floor.account import Account, Quantity, greatest, least
 from layers.floor.hardware import Hardware
 from layers.floor.layout import Layout, all_reduce, exchange
-from layers.floor.precision import Precision, bytes_of
+from layers.floor.precision import Precision, by_dtype, bytes_of
 
 STATE_BYTES = 4.0  # recurrent states are kept in float32
 
@@ -69,7 +69,9 @@ def dense(parameters: float, step: Step, place: Place) -> Account:
     own = parameters / place.layout.tp
     stored = own * bytes_of(place.precision.weights)
     flops = 2 * own * place.tokens(step)
-    return Account(hbm_bytes=stored, flops={place.precision.math: flops}, resident_bytes=stored)
+    return Account(
+        hbm_bytes=stored, flops=by_dtype(place.precision.math, flops), resident_bytes=stored
+    )
 
 
 def summed(width: float, step: Step, place: Place) -> Account:
@@ -105,23 +107,30 @@ class Attention(Module):
     value_width: int
     window: int | None = None
     gated: bool = False  # a gate as wide as the queries
+    index: SparseIndex | None = None  # picks for each group of heads what it attends to
+    unified: bool = False  # keys and values are one matrix and one entry of the cache (Gemma 4)
 
     def parameters(self) -> float:
-        """Return queries, keys, values, output and gate."""
+        """Return queries, keys, values, output, gate and indexer."""
         queries = self.hidden * self.heads * self.width * (2 if self.gated else 1)
-        keys_values = self.hidden * self.kv_heads * (self.width + self.value_width)
-        return queries + keys_values + self.heads * self.value_width * self.hidden
+        keys_values = self.hidden * self.kv_heads * self._entry()
+        indexer = self.index.parameters(self.hidden, self.hidden) if self.index else 0.0
+        return queries + keys_values + self.heads * self.value_width * self.hidden + indexer
+
+    def _entry(self) -> int:
+        return self.width if self.unified else self.width + self.value_width
 
     def account(self, step: Step, place: Place) -> Account:
         """Read and write the cache, split over key-value heads as far as there are any."""
         split = min(place.layout.tp, self.kv_heads)
-        a_token = self.kv_heads / split * (self.width + self.value_width)
-        a_token = a_token * bytes_of(place.precision.cache)
-        seen = _attended(step, self.window)
+        a_token = self.kv_heads / split * self._entry() * bytes_of(place.precision.cache)
+        most = self.index.top_k if self.index else self.window
+        seen = _attended(step, most)
         flops = 2 * self.heads / place.layout.tp * (self.width + self.value_width) * seen
-        moved = place.sequences(step) * (_kept(step, self.window) + step.new_tokens) * a_token
+        moved = place.sequences(step) * (_kept(step, most) + step.new_tokens) * a_token
         return (
             dense(self.parameters(), step, place)
+            + _picking(self.index, step, place)
             + Account(
                 hbm_bytes=moved,
                 sequence_bytes=moved,
@@ -148,9 +157,10 @@ class LatentAttention(Module):
     width: int  # of a head's keys without the rotary part
     value_width: int
     index: SparseIndex | None = None
+    gated: bool = False  # a gate as wide as the values (Kimi K3)
 
     def parameters(self) -> float:
-        """Return the low-rank queries, the latent, its expansion, the output, the indexer."""
+        """Return the low-rank queries, the latent, its expansion, output, gate and indexer."""
         queries = self.heads * (self.width + self.rotary)
         low = (
             self.hidden * self.query_rank + self.query_rank * queries
@@ -160,30 +170,87 @@ class LatentAttention(Module):
         latent = self.hidden * (self.latent + self.rotary)
         expansion = self.latent * self.heads * (self.width + self.value_width)
         indexer = self.index.parameters(self.hidden, self.query_rank) if self.index else 0.0
-        return low + latent + expansion + self.heads * self.value_width * self.hidden + indexer
+        output = self.heads * self.value_width * self.hidden * (2 if self.gated else 1)
+        return low + latent + expansion + output + indexer
 
     def account(self, step: Step, place: Place) -> Account:
         """Read the latents of the context, or of what the indexer picks and all of its keys."""
         a_latent = (self.latent + self.rotary) * bytes_of(place.precision.cache)
         picked = self.index.top_k if self.index else None
-        keys = self.index.key_bytes if self.index else 0.0
         own_heads = self.heads / place.layout.tp
         per_token = 2 * own_heads * (2 * self.latent + self.rotary) * _attended(step, picked)
-        flops = {place.precision.attention_math: per_token * place.tokens(step)}
-        read = _kept(step, picked) * a_latent + step.context * keys
-        moved = place.sequences(step) * (read + step.new_tokens * (a_latent + keys))
-        found = dense(self.parameters(), step, place) + Account(
-            hbm_bytes=moved,
-            sequence_bytes=moved,
-            flops=flops,
-            cache_bytes_per_token=a_latent + keys,
-        )
-        if self.index:
-            scored = (
-                2 * self.index.heads / place.layout.tp * self.index.width * _attended(step, None)
+        moved = place.sequences(step) * (_kept(step, picked) + step.new_tokens) * a_latent
+        return (
+            dense(self.parameters(), step, place)
+            + _picking(self.index, step, place)
+            + Account(
+                hbm_bytes=moved,
+                sequence_bytes=moved,
+                flops={place.precision.attention_math: per_token * place.tokens(step)},
+                cache_bytes_per_token=a_latent,
             )
-            found += Account(flops={"fp8": scored * place.tokens(step)})
-        return found + summed(self.hidden, step, place)
+            + summed(self.hidden, step, place)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedAttention(Module):
+    """Attention over a window and one entry for each `ratio` tokens before it (DeepSeek-V4).
+
+    One vector is the key and the value of all heads; an indexer, if any, picks entries. Sources:
+    `DeepseekV4Attention` and its compressors in Hugging Face transformers.
+    """
+
+    hidden: int
+    heads: int
+    width: int
+    query_rank: int
+    output_rank: int
+    output_groups: int
+    window: int
+    ratio: int  # 0: the window alone
+    index: SparseIndex | None = None
+
+    def parameters(self) -> float:
+        """Return low-rank queries, the entry, the grouped low-rank output, compressor, indexer."""
+        queries = self.hidden * self.query_rank + self.query_rank * self.heads * self.width
+        output = self.heads * self.width * self.output_rank
+        output += self.output_groups * self.output_rank * self.hidden
+        return queries + self.hidden * self.width + output + self._compressors()
+
+    def _compressors(self) -> float:
+        """Return a value and a gate for each entry; twice, where windows overlap and are picked from."""
+        if not self.ratio:
+            return 0.0
+        if not self.index:
+            return 2 * self.hidden * self.width + self.ratio * self.width
+        index = self.index
+        scorer = self.query_rank * index.heads * index.width + self.hidden * index.heads
+        return 2 * (2 * self.hidden + self.ratio) * (self.width + index.width) + scorer
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Read the window and the entries, all or the picked ones, on every device of a group."""
+        entry = self.width * bytes_of(place.precision.cache)
+        rate = 1 / self.ratio if self.ratio else 0.0
+        read = _kept(step, self.window) + self._limited(step.context * rate)
+        seen = _attended(step, self.window) + self._limited(_attended(step, None) * rate)
+        moved = place.sequences(step) * (read + step.new_tokens * (1 + rate)) * entry
+        flops = 2 * self.heads / place.layout.tp * 2 * self.width * seen
+        return (
+            dense(self.parameters(), step, place)
+            + _picking(self.index, step, place, rate)
+            + Account(
+                hbm_bytes=moved,
+                sequence_bytes=moved,
+                flops={place.precision.attention_math: flops * place.tokens(step)},
+                cache_bytes_per_token=entry * rate,
+                state_bytes_per_sequence=self.window * entry,
+            )
+            + summed(self.hidden, step, place)
+        )
+
+    def _limited(self, entries: Quantity) -> Quantity:
+        return least(entries, float(self.index.top_k)) if self.index else entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +316,7 @@ class MixtureOfExperts(Module):
         flops = 2 * own * self.top_k * step.tokens / layout.ep * self._skew(layout)
         routed = Account(
             hbm_bytes=read * stored,
-            flops={precision.expert_math: flops},
+            flops=by_dtype(precision.expert_math, flops),
             resident_bytes=self.experts / layout.ep * stored,
         )
         return routed + dense(self._shared(), step, place) + self._moved(step, place)
@@ -303,12 +370,16 @@ class DeltaNet(Module):
     value_heads: int
     value_width: int
     convolution: int
+    decay_rank: int = 0  # a decay for each key channel, through this rank (0: one a head)
+    gate_rank: int = 0  # of the output gate (0: full)
 
     def parameters(self) -> float:
         """Return queries, keys, values, output gate, output, decay and rate, and the convolution."""
         keys = self.key_heads * self.key_width
         values = self.value_heads * self.value_width
-        into = self.hidden * (2 * keys + 2 * values + 2 * self.value_heads)
+        into = self.hidden * (2 * keys + values + self.value_heads)
+        into += _low_rank(self.hidden, self.decay_rank, keys, self.value_heads)
+        into += _low_rank(self.hidden, self.gate_rank, values, values)
         return into + (2 * keys + values) * self.convolution + values * self.hidden
 
     def account(self, step: Step, place: Place) -> Account:
@@ -362,6 +433,66 @@ class Head(Module):
         found = dense(self.hidden * self.vocabulary, step, place)
         kept = 0.0 if self.tied else found.resident_bytes
         return Account(hbm_bytes=found.hbm_bytes, flops=found.flops, resident_bytes=kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices(Module):
+    """Matrices that every token goes through and that no sum over devices follows."""
+
+    name: str
+    size: float  # parameters
+
+    def parameters(self) -> float:
+        """Return all of them."""
+        return self.size
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Read them once."""
+        return dense(self.size, step, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Tower(Module):
+    """An encoder of images or sound: in memory, and no part of a decode step."""
+
+    name: str
+    size: float  # parameters
+
+    def parameters(self) -> float:
+        """Return all of them."""
+        return self.size
+
+    def active_parameters(self) -> float:
+        """Return none: a token of the language model meets no encoder."""
+        return 0.0
+
+    def account(self, step: Step, place: Place) -> Account:
+        """Keep it."""
+        return Account(resident_bytes=dense(self.size, step, place).resident_bytes)
+
+
+def _low_rank(hidden: float, rank: float, wide: float, full: float) -> float:
+    """Return a projection to `wide` through a rank, or to `full` directly where there is none."""
+    return rank * (hidden + wide) if rank else hidden * full
+
+
+def _picking(index: SparseIndex | None, step: Step, place: Place, rate: float = 1.0) -> Account:
+    """Return what an indexer asks: a key kept for each token (or `rate` of them), all read and scored.
+
+    Where everything would be picked there is nothing to score.
+    """
+    if index is None:
+        return Account()
+    needed = least(greatest(step.context * rate - index.top_k, 0.0), 1.0)
+    keys = index.key_bytes * rate
+    moved = place.sequences(step) * (step.context * needed + step.new_tokens) * keys
+    scored = 2 * index.heads / place.layout.tp * index.width * _attended(step, None) * rate
+    return Account(
+        hbm_bytes=moved,
+        sequence_bytes=moved,
+        flops={place.precision.index_math: scored * needed * place.tokens(step)},
+        cache_bytes_per_token=keys,
+    )
 
 
 def _recurrent(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from layers.floor.account import Quantity
 
 # Scales are part of what is read: one float32 for a block of 128 x 128, one byte for 32 (OCP MX),
-# one byte for 16 (NVFP4), two bytes for 128 (GPTQ, AWQ groups).
+# one byte for 16 (NVFP4), two bytes for 128 (GPTQ, AWQ groups). `int4/32` names another group.
 BYTES = {
     "fp32": 4.0,
     "bf16": 2.0,
@@ -18,25 +22,81 @@ BYTES = {
     "mxfp4": 0.5 + 1 / 32,
     "int4": 0.5 + 2 / 128,
 }
+_GROUPED = {"int4": 0.5, "int8": 1.0}
+
+# A device without tensor cores for a dtype widens the operands to the first of these that it has.
+WIDER = {
+    "fp4": ("fp8", "bf16", "fp16"),
+    "fp8": ("bf16", "fp16"),
+    "int8": ("bf16", "fp16"),
+    "bf16": ("fp16",),
+    "fp16": ("bf16",),
+}
 
 
-def bytes_of(stored: str) -> float:
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Several formats (or dtypes of arithmetic) in one part, each with its share of the parameters."""
+
+    shares: tuple[tuple[str, float], ...]
+
+
+Format: TypeAlias = str | Mix
+
+
+def bytes_of(stored: Format) -> float:
     """Return the bytes of one element; KeyError, naming those known, for another format."""
+    if isinstance(stored, Mix):
+        return sum(share * bytes_of(one) for one, share in stored.shares)
+    name, _, group = stored.partition("/")
+    if group.isdecimal() and int(group) and name in _GROUPED:
+        return _GROUPED[name] + 2 / int(group)
     try:
         return BYTES[stored]
     except KeyError:
         raise KeyError(f"format {stored!r} is not declared: {', '.join(BYTES)}") from None
 
 
+def by_dtype(math: Format, flops: Quantity) -> dict[str, Quantity]:
+    """Return the FLOPs by dtype of their arithmetic."""
+    shares = math.shares if isinstance(math, Mix) else ((math, 1.0),)
+    found: dict[str, Quantity] = {}
+    for dtype, share in shares:
+        found[dtype] = found.get(dtype, 0.0) + flops * share
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Precision:
     """What a deployment stores and computes in."""
 
-    weights: str = "bf16"
-    experts: str = "bf16"
+    weights: Format = "bf16"
+    experts: Format = "bf16"
     cache: str = "bf16"
     activations: str = "bf16"
     dispatched: str = "bf16"  # activations on their way to experts
-    math: str = "bf16"  # of dense matrices
-    expert_math: str = "bf16"
+    math: Format = "bf16"  # of dense matrices
+    expert_math: Format = "bf16"
     attention_math: str = "bf16"
+    index_math: str = "fp8"  # of a sparse attention's indexer
+
+    def on(self, dtypes: Container[str]) -> Precision:
+        """Return the same, computed in the next wider dtype where a device has no peak for one."""
+        return replace(
+            self,
+            math=_on(self.math, dtypes),
+            expert_math=_on(self.expert_math, dtypes),
+            attention_math=_widened(self.attention_math, dtypes),
+            index_math=_widened(self.index_math, dtypes),
+        )
+
+
+def _on(math: Format, dtypes: Container[str]) -> Format:
+    if isinstance(math, Mix):
+        return Mix(tuple((_widened(dtype, dtypes), share) for dtype, share in math.shares))
+    return _widened(math, dtypes)
+
+
+def _widened(dtype: str, dtypes: Container[str]) -> str:
+    """Return the dtype itself where there is no wider one either: the card's error names it."""
+    return next((one for one in (dtype, *WIDER.get(dtype, ())) if one in dtypes), dtype)
