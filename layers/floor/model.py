@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from layers.floor.account import Account
+from layers.floor.account import Account, greatest, least
 from layers.floor.layout import hand_over
 from layers.floor.modules import Module, Place, Step
 from layers.floor.precision import Format, bytes_of
@@ -61,10 +61,12 @@ class Model:
         """Yield what each part asks of the busiest device in one step.
 
         With stages, a batch passes them as that many smaller ones: each device does its share of
-        the layers for each of them, one after another, and hands over what it made.
+        the layers for each of them, one after another, and hands over what it made. A sequence is
+        not divided: it passes all stages in turn.
         """
         stages = place.layout.pp
-        inner = Step(step.batch / stages, step.context, step.new_tokens)
+        share = greatest(step.batch / stages, least(step.batch, 1.0))
+        inner = Step(share, step.context, step.new_tokens)
         for part in self.parts:
             yield part.name, _of_a_stage(part.account(inner, place), stages)
         if stages > 1:
