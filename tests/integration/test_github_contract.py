@@ -57,7 +57,9 @@ class Everything:
         assert ask("GET", f"{REPO}/commits/{BRANCH}")["files"][0]["filename"] == "models/x"
         assert ask("GET", f"{REPO}/compare/main...{BRANCH}")["ahead_by"] == 1
         self.fake.release("v1")
-        assert ask("GET", f"{REPO}/releases/latest") == ask("GET", f"{REPO}/releases/tags/v1")
+        latest = ask("GET", f"{REPO}/releases/latest")
+        assert latest == ask("GET", f"{REPO}/releases/tags/v1")
+        assert [latest] == ask("GET", f"{REPO}/releases")
         for login, role in (("maintainer", "maintain"), ("outsider", "read")):
             told = ask("GET", f"{REPO}/collaborators/{login}/permission")
             assert (told["user"]["login"], told["role_name"]) == (login, role)
