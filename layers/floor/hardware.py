@@ -30,6 +30,7 @@ class Hardware:
     cache_bytes: float = 0.0  # the last-level cache
     cache_bytes_per_s: float = 0.0  # 0: not known
     reserve_bytes: float = 0.0  # of the memory, that neither weights nor cache may have
+    family: str = ""  # of devices that kernels are written for together, such as hopper
 
     def peak(self, dtype: str) -> float:
         """Return the dense peak for a dtype; KeyError, naming those known, where there is none."""

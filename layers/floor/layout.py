@@ -84,9 +84,9 @@ class Layout:
 def all_reduce(size_bytes: Quantity, devices: int, hardware: Hardware) -> Account:
     """Return what an all-reduce asks of each device's links.
 
-    Within a node first, then each device its part across nodes. Each device has to send what it
-    does not reduce itself, (n - 1) / n of all, and to get as much of the sums: twice that on one
-    link unless the switch adds.
+    Within a node first, then each device its part across nodes. Where devices add, each sends what
+    it does not add itself, (n - 1) / n of all, and its sums to all others: twice that on one link.
+    Where the switch adds, each sends its own values once and gets the sums once.
     """
     within, nodes = _spread(devices, hardware)
     return _links(
@@ -119,9 +119,10 @@ def _spread(devices: int, hardware: Hardware) -> tuple[int, int]:
 
 
 def _sent(size_bytes: Quantity, parties: int, hardware: Hardware, link: str) -> Quantity:
-    once = size_bytes * (parties - 1) / parties
     ties = hardware.links.get(link)
-    return once if ties is not None and ties.reduces else 2 * once
+    if ties is not None and ties.reduces:
+        return size_bytes
+    return 2 * size_bytes * (parties - 1) / parties
 
 
 def _links(hardware: Hardware, *asked: tuple[str, Quantity], used: tuple[bool, bool]) -> Account:
