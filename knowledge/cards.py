@@ -2,7 +2,8 @@
 
 Two families share one envelope. *Fact* cards describe a workload or a machine (business,
 server, feature_store, model, hardware); *cookbook* cards name one possible change and carry
-the findings of every run that tried it. `knowledge check` validates both.
+the findings of every run that tried it. `knowledge check` validates both, and a hardware card
+with peaks also as a `DeviceCard`: what floors are computed from.
 """
 
 from __future__ import annotations
@@ -144,6 +145,90 @@ class FactCard(Strict):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
     )
+
+
+Family = Annotated[str, Field(pattern=r"^[a-z0-9_-]{0,62}$")]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class DeviceFacts(Strict):
+    """What one device can do at most, and what ties it to others: what floors are computed from.
+
+    Peaks are dense, links count one direction of one device's share. `source_of` names for each constant the
+    first word of the title of one of the card's sources.
+    """
+
+    family: Family = ""
+    memory_bytes: Positive
+    hbm_bytes_per_s: Positive
+    fp32_flops_per_s: Positive | None = None
+    bf16_flops_per_s: Positive | None = None
+    fp16_flops_per_s: Positive | None = None
+    fp8_flops_per_s: Positive | None = None
+    int8_flops_per_s: Positive | None = None
+    fp4_flops_per_s: Positive | None = None
+    cache_bytes: Positive | None = None
+    cache_bytes_per_s: Positive | None = None
+    scale_up_devices: int = Field(default=1, ge=1, le=65_536)
+    scale_up_bytes_per_s: Positive | None = None
+    scale_up_latency_s: Positive | None = None
+    scale_up_reduces: bool = False
+    scale_out_bytes_per_s: Positive | None = None
+    scale_out_latency_s: Positive | None = None
+    reserve_bytes: Positive | None = None
+    source_of: dict[str, Text]
+
+    @model_validator(mode="after")
+    def _whole(self) -> DeviceFacts:
+        if not self.peaks:
+            raise ValueError(
+                "no peak: give at least one of bf16_flops_per_s, fp16_flops_per_s, ..."
+            )
+        if self.scale_up_devices > 1 and self.scale_up_bytes_per_s is None:
+            raise ValueError("scale_up_devices share a link: give its scale_up_bytes_per_s")
+        if self.reserve_bytes is not None and self.reserve_bytes >= self.memory_bytes:
+            raise ValueError("reserve_bytes leaves nothing of memory_bytes")
+        return self
+
+    @property
+    def peaks(self) -> dict[str, float]:
+        """FLOPs per second by dtype."""
+        named = ((name, getattr(self, name)) for name in type(self).model_fields)
+        suffix = "_flops_per_s"
+        return {k.removesuffix(suffix): v for k, v in named if v and k.endswith(suffix)}
+
+    @property
+    def constants(self) -> frozenset[str]:
+        """The names of what the card states and somebody has to have measured or published."""
+        return frozenset(self.model_fields_set - {"family", "source_of"})
+
+
+class DeviceCard(Strict):
+    """A hardware card that floors can be computed from: every constant has its source."""
+
+    schema_: Literal["fvec.card/1"] = Field(alias="schema")
+    kind: Literal["hardware"]
+    id: Slug
+    title: Text
+    facts: DeviceFacts
+    notes: list[Text] = Field(default_factory=list)
+    sources: list[Source] = Field(min_length=1)
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+
+    @model_validator(mode="after")
+    def _sourced(self) -> DeviceCard:
+        source_of, constants = self.facts.source_of, self.facts.constants
+        if without := sorted(constants - source_of.keys()):
+            raise ValueError(f"source_of does not name the source of {', '.join(without)}")
+        if unknown := sorted(source_of.keys() - constants):
+            raise ValueError(f"source_of names what the card does not state: {', '.join(unknown)}")
+        words = {source.title.partition(":")[0] for source in self.sources}
+        if lost := sorted(set(source_of.values()) - words):
+            raise ValueError(f"source_of names {', '.join(lost)}: no title in sources starts so")
+        return self
 
 
 Card = CookbookCard

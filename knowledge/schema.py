@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from knowledge.cards import AnyCard, CookbookCard, FactCard, Finding
 from knowledge.refine import bounded
-from knowledge.store import card_files, load_card
+from knowledge.store import card_files, is_device, load_card, load_device
 from knowledge.yamlfile import Problem, YamlError, read
 from knowledge.yamltree import Node, parse
 
@@ -70,6 +70,8 @@ def _conventions(card: CookbookCard | FactCard, path: Path, seen: dict[str, Path
     if path.parent.name != folder:
         hint = f"move it to a folder {folder}/"
         problems.append(_at(root, key, path, f"is not the folder, {path.parent.name!r}", hint))
+    if isinstance(card, FactCard) and is_device(card):
+        problems += _device_problems(path)
     if not card.sources:
         problems.append(_at(root, "title", path, "a card names its sources", "add sources:"))
     problems += _source_problems(card, root, path)
@@ -77,6 +79,14 @@ def _conventions(card: CookbookCard | FactCard, path: Path, seen: dict[str, Path
         message = "are not newest first, one per stack and commit"
         problems.append(_at(root, "findings", path, message))
     return problems
+
+
+def _device_problems(path: Path) -> Sequence[Problem]:
+    try:
+        load_device(path)
+    except YamlError as error:
+        return error.problems
+    return ()
 
 
 def _source_problems(card: CookbookCard | FactCard, root: Node, path: Path) -> list[Problem]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from knowledge.cards import AnyCard, CookbookCard, FactCard
+from knowledge.cards import AnyCard, CookbookCard, DeviceCard, FactCard
 from knowledge.yamlfile import Problem, YamlError, load
 
 _ADAPTER: TypeAdapter[CookbookCard | FactCard] = TypeAdapter(AnyCard)
@@ -85,6 +85,16 @@ def load_card(path: Path) -> CookbookCard | FactCard:
     if path.is_symlink():  # its target may lie outside the repository that is trusted for cards
         raise YamlError(path, None, None, "is a symbolic link", "put the card itself here")
     return load(path, _ADAPTER)
+
+
+def is_device(card: FactCard) -> bool:
+    """Whether a card describes a device that floors can be computed for."""
+    return card.kind == "hardware" and any(key.endswith("_flops_per_s") for key in card.facts)
+
+
+def load_device(path: Path) -> DeviceCard:
+    """Return one hardware card with all constants sourced; raises YamlError."""
+    return load(path, DeviceCard)
 
 
 def _claim(card_id: str, path: Path, here: dict[str, Path]) -> None:
