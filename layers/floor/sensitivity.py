@@ -13,7 +13,7 @@ from layers.floor.floors import Floor, floor
 from layers.floor.hardware import Hardware
 from layers.floor.model import Model
 from layers.floor.modules import MixtureOfExperts, Place, Step
-from layers.floor.triage import PAPER, Decision, Limit, triage
+from layers.floor.triage import PAPER, Decision, Limit, Timeline, triage
 
 LATENCY_S = 20e-6  # upper end where a card states no latency of a link
 RESERVED = (0.05, 0.2)  # of the memory: runtime, buffers, graphs, fragmentation
@@ -30,13 +30,14 @@ class Question:
     place: Place
     measured_s: float | None = None
     limit: Limit = PAPER
+    timeline: Timeline | None = None
 
     def answer(self) -> Answer:
         """Return all answers. Raises what `floor` does."""
         found = floor(self.model, self.step, self.place)
         decision = None
         if self.measured_s is not None:
-            decision = triage(found, self.measured_s, self.limit)
+            decision = triage(found, self.measured_s, self.limit, timeline=self.timeline)
         return Answer(found, decision)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from layers.floor.account import Quantity
 from layers.floor.floors import Floor, Times, overlap_quality, times
 from layers.floor.walls import COMPUTE, KV, NETWORK, WEIGHTS, bound
 
@@ -121,6 +122,17 @@ def triage(
     )
 
 
+def combined(found: Floor, limits: Mapping[str, Limit], otherwise: Limit = PAPER) -> Limit:
+    """Return the limit of a step from those of its parts, each for its share of the parts' floors."""
+    if not limits:
+        return otherwise
+    spent = {name: float(_floor_s(found, name)) for name in found.parts}
+    used = {name: limits.get(name, otherwise) for name in spent}
+    allowed = sum(used[name].factor * busy for name, busy in spent.items())
+    sources = dict.fromkeys(limit.source for limit in used.values())
+    return Limit(allowed / sum(spent.values()), ", ".join(sources))
+
+
 def service(
     found: Floor, slo_s: float, *, p50_s: float | None = None, p99_s: float | None = None
 ) -> Service:
@@ -142,10 +154,9 @@ def service(
 
 def seconds(value: float) -> str:
     """Return a time with its unit and three digits: `21.4 ms`."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if value >= 0.9995 * size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value / 1e-6:.3g} us"
+    units = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
+    unit, size = next((one for one in units if value >= 0.9995 * one[1]), ("ns", 1e-9))
+    return f"{value / size:.3g} {unit}"
 
 
 def _placed(found: Floor, measured_s: float, limit: Limit) -> tuple[Action, str, tuple[str, ...]]:
@@ -165,11 +176,9 @@ def _placed(found: Floor, measured_s: float, limit: Limit) -> tuple[Action, str,
         )
     if measured_s <= together:
         return "overlap", *_overlap(whole, measured_s, took)
-    reason = (
-        f"{took} and above t_sum ({seconds(together)}): {seconds(measured_s - together)} that no"
-    )
-    asked = f"{reason} resource accounts for; open Nsight Systems, for three questions only"
-    return "nsight_systems", asked, QUESTIONS
+    lost = seconds(measured_s - together)
+    reason = f"{took}, above t_sum ({seconds(together)}): no resource accounts for {lost}"
+    return "nsight_systems", f"{reason}; three questions only", QUESTIONS
 
 
 def _overlap(whole: Times, measured_s: float, took: str) -> tuple[str, tuple[str, ...]]:
@@ -229,11 +238,14 @@ def _over_budget(
     """Return the parts that took more than their budget, with both times, the worst first."""
     over = []
     for name, spent_s in timeline.kernels_s.items():
-        part = times(found.parts[name], found.place.hardware)
-        budget_s = budgets.get(name, limit).factor * float(part.t_opt_s)
+        budget_s = budgets.get(name, limit).factor * float(_floor_s(found, name))
         if spent_s > budget_s:
             over.append((name, spent_s, budget_s))
     return sorted(over, key=lambda row: row[2] - row[1])
+
+
+def _floor_s(found: Floor, part: str) -> Quantity:
+    return times(found.parts[part], found.place.hardware).t_opt_s
 
 
 def _remedies(*, gaps_first: bool) -> tuple[str, ...]:

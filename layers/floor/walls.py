@@ -134,7 +134,7 @@ def crossovers(fleets: Sequence[Fleet]) -> list[Crossover]:
 def frontier(fleets: Sequence[Fleet], metric: str = "t_opt") -> list[Point]:
     """Return the points that no other beats in both rates, from the fastest for one user on."""
     points = sorted(
-        (_point(fleet, load, metric) for fleet in fleets for load in _loads(int(fleet.capacity))),
+        (point for fleet in fleets for point in curve(fleet, metric)),
         key=lambda point: (-point.user_per_s, -point.device_per_s),
     )
     best: list[Point] = []
@@ -144,15 +144,19 @@ def frontier(fleets: Sequence[Fleet], metric: str = "t_opt") -> list[Point]:
     return best
 
 
+def curve(fleet: Fleet, metric: str = "t_opt") -> list[Point]:
+    """Return what a fleet yields at loads from one sequence to all that it has room for."""
+    found = []
+    for load in _loads(int(fleet.capacity)):
+        seconds = step_s(fleet.at(load), metric)
+        found.append(Point(fleet.name, load, 1 / seconds, load / seconds / fleet.devices))
+    return found
+
+
 def step_s(found: Floor, metric: str) -> float:
     """Return the seconds of a step by one of METRICS."""
     times = found.times
     return float({"t_opt": times.t_opt_s, "t_sum": times.t_sum_s, "hbm": times.hbm_s}[metric])
-
-
-def _point(fleet: Fleet, load: int, metric: str) -> Point:
-    seconds = step_s(fleet.at(load), metric)
-    return Point(fleet.name, load, 1 / seconds, load / seconds / fleet.devices)
 
 
 def _crossings(one: Fleet, other: Fleet, metric: str, most: int) -> Iterator[Crossover]:
