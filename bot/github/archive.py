@@ -69,6 +69,7 @@ class Attempt(_Kept):
     at: Moment
     failures: Annotated[int, Field(ge=1, le=1_000_000)]  # one after the other at that commit
     why: Line
+    job: Line = ""  # that found out: it may do so again after a kill
 
 
 class State(_Kept):
@@ -161,14 +162,20 @@ class EvidenceBranch:
 
         return read(self.update(STATE, changed, "State of the bot"))
 
-    def note_attempt(self, sha: str, at: datetime, why: str) -> None:
-        """Write down that an analysis of a commit ended by an error; raises as `update` does."""
+    def note_attempt(self, sha: str, at: datetime, why: str, job: str = "") -> None:
+        """Write down that an analysis of a commit ended by an error; raises as `update` does.
+
+        The same `job` counts once.
+        """
         moment = at.astimezone(UTC).isoformat(timespec="seconds")
 
         def noted(state: State) -> State:
             old = state.attempt
+            if old is not None and job and old.job == job[:MOST_LINE]:
+                return state
             failures = old.failures + 1 if old is not None and old.sha == sha else 1
-            attempt = Attempt(sha=sha, at=moment, failures=failures, why=one_line(why, MOST_LINE))
+            told = one_line(why, MOST_LINE)
+            attempt = Attempt(sha=sha, at=moment, failures=failures, why=told, job=job[:MOST_LINE])
             return state.model_copy(update={"attempt": attempt})
 
         self.update_state(noted)

@@ -218,7 +218,8 @@ def _ended(
     failed = [line(redact(error.message.partition("\n")[0])) for error in errors]
     of = f"{len(errors)} of {len(errors) + len(found)} shards failed: {'; '.join(failed)}"
     if errors:
-        EvidenceBranch(context.repository).note_attempt(subject.wanted.sha, context.clock(), of)
+        archive = EvidenceBranch(context.repository)
+        archive.note_attempt(subject.wanted.sha, context.clock(), of, context.job)
     else:
         _save(context, subject, [one.run for one in found], run_ids, conclusion)
     # Only what was published has evidence that was checked here.

@@ -249,7 +249,7 @@ def _failed(context: Context, error: FvecError | YamlError) -> JobResult:
             sha = sha or repository.branch_sha(repository.default_branch())
             if sha is not None:
                 archive = EvidenceBranch(repository)
-                archive.note_attempt(sha, context.clock(), one_line(message))
+                archive.note_attempt(sha, context.clock(), one_line(message), context.job)
                 analyse.tell(context, sha, told)
     return JobResult("failed", one_line(message.partition("\n")[0]), hint)
 

@@ -157,7 +157,7 @@ def test_without_a_worker_it_needs_no_credentials_and_says_that_nobody_works(tmp
         code, _, _ = service.end()
     assert (answer.status_code, answer.json(), code) == (
         503,
-        {"error": "no worker has been heard of lately"},
+        {"error": "no worker of the lane quick or measure has been heard of lately"},
         0,
     )
 
