@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 KNOWLEDGE = "fvec/knowledge"
 MIRROR, LOCK = "mirror.git", "mirror.lock"
+USED = "used"  # touched when something is fetched
 UNUSED_S = 30 * 86_400.0  # after which a repository that nobody fetched is forgotten
 MOST_CHANGED_BYTES = 4 * MOST_BYTES  # of all files that a pull request changes, both sides
 
@@ -60,6 +61,7 @@ def fetched(
         for name in branches:
             git.git(root, "check-ref-format", f"refs/heads/{name}")
         home.remote.fetch(root, *refspecs)
+        (home.folder / USED).touch()
         for name in gone:
             git.git(root, "update-ref", "-d", branch_ref(name))
     return root
@@ -78,16 +80,14 @@ def tidy(folder: Path) -> None:
 
     Nothing is done while a checkout borrows its objects. Raises ToolFailed.
     """
-    lock, root = folder / LOCK, folder / MIRROR
-    used_s = max((path.stat().st_mtime for path in (lock, root) if path.exists()), default=0.0)
+    root, used = folder / MIRROR, folder / USED
     if not root.is_dir() or any(folder.glob("jobs/*/checkout")):
         return
-    if time.time() - used_s > UNUSED_S:
-        shutil.rmtree(root, ignore_errors=True)
-        shutil.rmtree(folder / "jobs", ignore_errors=True)
-        return
-    with exclusive(lock):
-        git.git(root, "gc", "--quiet", timeout_s=git.LONG_S)
+    with exclusive(folder / LOCK):
+        if used.exists() and time.time() - used.stat().st_mtime > UNUSED_S:
+            shutil.rmtree(root, ignore_errors=True)
+        else:
+            git.git(root, "gc", "--quiet", timeout_s=git.LONG_S)
 
 
 def check_out(mirror: Path, commit: str, branch: str, target: Path) -> Path:

@@ -130,10 +130,11 @@ def test_a_mirror_is_packed_unless_a_checkout_borrows_from_it(home, mirror, tiny
 
 
 def test_a_mirror_that_nobody_has_used_for_long_is_removed(home, mirror) -> None:
+    os.utime(home.folder / checkouts.USED, (0.0, 0.0))
+    checkouts.fetched(home, branches=("main",))
     checkouts.tidy(home.folder)
     assert mirror.is_dir()
-    for path in (mirror, home.folder / checkouts.LOCK):
-        os.utime(path, (0.0, 0.0))
+    os.utime(home.folder / checkouts.USED, (0.0, 0.0))
     checkouts.tidy(home.folder)
     assert not mirror.exists()
     assert checkouts.fetched(home, branches=("main",)) == mirror
