@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from bot.render import numbers
 from bot.render.text import one_line
+from layers.floor.walls import curve, step_s
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,14 +36,18 @@ if TYPE_CHECKING:
         RunReport,
         Total,
     )
+    from layers.floor.walls import Point, Wall, Walls
 
 INK = "#010203"  # replaced by currentColor
 BASELINE = "#8c8c8c"
 CANDIDATE = "#0072b2"
 ALERT = "#d55e00"
 BAND = "#e69f00"
+HUES = (CANDIDATE, ALERT, "#009e73", "#cc79a7", BAND, "#56b4e9", "#b8a800", BASELINE)
+MARKS = {"kv_bandwidth": "o", "weight_bandwidth": "v", "compute": "s", "network": "^"}
 AT_MOST = "\N{LESS-THAN OR EQUAL TO}"
 WIDTH_IN = 5.2  # still legible when scaled to a phone
+PNG_DPI = 200
 STYLE: dict[Any, Any] = {  # rcParams; matplotlib types its keys as literals
     "svg.fonttype": "none",
     "svg.hashsalt": "fvec",
@@ -230,6 +237,93 @@ def sustained(total: Total) -> str:
     return _svg(draw, 1.5)
 
 
+def walls(found: Sequence[Walls], frontiers: Mapping[str, Sequence[Point]], *, png: bool) -> bytes:
+    """Draw the time of a step with its walls, and what each layout yields, as a PNG or SVG file.
+
+    Wide grey lines are the frontiers: what no other layout beats.
+    """
+
+    def draw(figure: Figure) -> None:
+        above, below = figure.subplots(2)
+        for layout, hue in zip(found, HUES, strict=False):
+            _step_times(above, layout, hue)
+            _yields(below, layout, hue)
+        for points in frontiers.values():
+            xs, ys = [p.user_per_s for p in points], [p.device_per_s for p in points]
+            below.plot(xs, ys, color=BASELINE, lw=6, alpha=0.3, zorder=1)
+        for axes in (above, below):
+            axes.set(xscale="log", yscale="log")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                axis.set_major_formatter(lambda value, _: numbers.setting(value))
+                axis.set_minor_formatter(NullFormatter())
+        above.set(xlabel="sequences on all devices", ylabel="time of a step, ms")
+        below.set(xlabel="tokens/s of one user", ylabel="tokens/s of one device")
+        _walls_legend(figure, found)
+
+    if not png:
+        return standalone(_svg(draw, 7.4)).encode()
+    buffer = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        _drawn(draw, 7.4).savefig(buffer, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _step_times(axes: Axes, layout: Walls, hue: str) -> None:
+    """Draw t_opt and t_sum up to the last sequence that there is room for, and the walls on t_opt."""
+    best, worst = (curve(layout.fleet, metric) for metric in ("t_opt", "t_sum"))
+    loads = [point.sequences for point in best]
+    if not loads:
+        return
+    times = [[1000 / point.user_per_s for point in side] for side in (best, worst)]
+    axes.plot(loads, times[0], color=hue, lw=1.6)
+    axes.plot(loads, times[1], color=hue, lw=1, ls="--")
+    axes.fill_between(loads, *times, color=hue, alpha=0.1, lw=0)
+    axes.vlines(loads[-1], times[0][-1], times[1][-1], color=hue, lw=3)
+    for wall in layout.walls:
+        if wall.sequences is not None and _is_drawn(wall):
+            at_ms = 1000 * step_s(layout.fleet.at(wall.sequences), "t_opt")
+            axes.plot(wall.sequences, at_ms, MARKS[wall.resource], color=hue, ms=7, mec=INK, zorder=3)
+
+
+def _is_drawn(wall: Wall) -> bool:
+    """Say whether load meets this wall, and not from the first sequence on."""
+    return wall.resource in MARKS and wall.within and (wall.sequences or 0) > 1
+
+
+def _yields(axes: Axes, layout: Walls, hue: str) -> None:
+    """Draw tokens/s of a device against those of a user, if all overlaps and if nothing does."""
+    for metric, style in (("t_opt", "-"), ("t_sum", "--")):
+        points = curve(layout.fleet, metric)
+        xs, ys = [p.user_per_s for p in points], [p.device_per_s for p in points]
+        axes.plot(xs, ys, color=hue, lw=1.6 if style == "-" else 1, ls=style)
+
+
+def _walls_legend(figure: Figure, found: Sequence[Walls]) -> None:
+    """Name layouts by colour, walls by mark, and what solid, dashed and the bar at the end are."""
+    shown = {w.resource for layout in found for w in layout.walls if _is_drawn(w)}
+    handles = [
+        Line2D([], [], color=hue, lw=1.6, label=_label(layout.fleet.name))
+        for layout, hue in zip(found, HUES, strict=False)
+    ]
+    handles += [
+        Line2D([], [], color=INK, lw=1, label="t_opt"),
+        Line2D([], [], color=INK, lw=1, ls="--", label="t_sum"),
+        Line2D([], [], color=BASELINE, lw=6, alpha=0.3, label="best of all"),
+        Line2D([], [], color=INK, marker="|", ms=10, mew=3, ls="", label="memory full"),
+    ]
+    handles += [
+        Line2D([], [], color=BASELINE, mec=INK, marker=mark, ls="", label=f"{_words(name)} binds")
+        for name, mark in MARKS.items()
+        if name in shown
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=2)
+
+
+def _words(resource: str) -> str:
+    return resource.replace("_", " ").replace("kv", "KV")
+
+
 def _interval(axes: Axes, iteration: Iteration, at: int) -> None:
     """Mark the estimate that is printed: of the fresh pairs, else of the last look."""
     estimate: float
@@ -270,13 +364,18 @@ def _legend_above(axes: Axes, columns: int) -> None:
 def _svg(draw: Callable[[Figure], None], height_in: float) -> str:
     """Return the drawing as an SVG element without XML prologue."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-        draw(figure)
-        for axes in figure.axes:
-            axes.grid(visible=True)
         buffer = io.StringIO()
+        figure = _drawn(draw, height_in)
         figure.savefig(buffer, format="svg", transparent=True, metadata=NO_METADATA)
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     # Without the ids of groups, several plots can stand in one page.
     return _GROUP_ID.sub("<g>", _FONT.sub("font-family: system-ui, sans-serif", text))
+
+
+def _drawn(draw: Callable[[Figure], None], height_in: float) -> Figure:
+    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+    draw(figure)
+    for axes in figure.axes:
+        axes.grid(visible=True)
+    return figure

@@ -1,0 +1,177 @@
+"""What is served where: the options that `floor` and `walls` share, and the values that they name."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from layers.errors import InvalidInput, Location
+
+if TYPE_CHECKING:
+    from layers.floor.hardware import Hardware
+    from layers.floor.layout import Layout
+    from layers.floor.model import Model
+    from layers.floor.precision import Precision
+
+MOST_CONFIG_BYTES = 1 << 20
+MOST_TOKENS, MOST_DEVICES = 10**9, 65_536
+QUANTISATION = "hf_quant_config.json"
+_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,12})?) ?(us|ms|s)", re.ASCII)
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_WHOLE = re.compile(r"\d{1,9}", re.ASCII)
+
+
+def add(parser: argparse.ArgumentParser, *, hardware: str) -> None:
+    """Add --model, --quantisation, --precision, --hardware, --cards and --context."""
+    parser.add_argument(
+        "--model",
+        metavar="FILE",
+        type=Path,
+        required=True,
+        help="config.json of a Hugging Face model, or its folder",
+    )
+    parser.add_argument(
+        "--quantisation",
+        metavar="FILE",
+        type=Path,
+        help=f"how its weights are stored (default: {QUANTISATION} beside it, if there is one)",
+    )
+    parser.add_argument(
+        "--precision",
+        metavar="KEY=FORMAT,...",
+        type=precision,
+        default={},
+        help="what the deployment stores or computes otherwise: cache=fp8,math=fp8",
+    )
+    parser.add_argument("--hardware", metavar="CARD", required=True, help=hardware)
+    parser.add_argument(
+        "--cards",
+        metavar="DIR",
+        type=Path,
+        action="append",
+        default=[],
+        help="read hardware cards here too; they override packaged ones of the same id",
+    )
+    parser.add_argument(
+        "--context",
+        metavar="TOKENS",
+        type=tokens,
+        required=True,
+        help="tokens in the cache of each sequence",
+    )
+
+
+def tokens(text: str) -> int:
+    """Return a whole number of tokens or sequences, 1 to MOST_TOKENS."""
+    if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= MOST_TOKENS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST_TOKENS}")
+    return int(text)
+
+
+def step_time(text: str) -> float:
+    """Return seconds: `21.4ms`, `350us` and `0.2s` are understood."""
+    match = _TIME.fullmatch(text.strip().lower())
+    value = float(match[1]) * _SECONDS[match[2]] if match else math.nan
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write 21.4ms, 350us or 0.2s")
+    return value
+
+
+def layout(text: str) -> Layout:
+    """Return one layout, as `Layout.parse` reads it."""
+    from layers.floor.layout import Layout, LayoutError
+
+    try:
+        return Layout.parse(text)
+    except LayoutError as error:
+        raise argparse.ArgumentTypeError(f"{error}; write tp16, ep16+dp or tp8+pp2") from error
+
+
+def precision(text: str) -> dict[str, str]:
+    """Return the fields of `Precision` that are given as `cache=fp8,math=fp8`."""
+    from layers.floor.precision import BYTES, Precision
+
+    known = [field.name for field in fields(Precision)]
+    found: dict[str, str] = {}
+    for item in text.split(","):
+        key, _, stored = item.strip().partition("=")
+        if key not in known or key in found:
+            raise argparse.ArgumentTypeError(f"{key!r} is not one of {', '.join(known)}, once each")
+        if stored not in BYTES:
+            raise argparse.ArgumentTypeError(f"{stored!r} is not one of {', '.join(BYTES)}")
+        found[key] = stored
+    return found
+
+
+def read(args: argparse.Namespace) -> tuple[Model, Precision]:
+    """Return the model and how it is stored. Raises InvalidInput with the file and a hint."""
+    from layers.floor import configs
+    from layers.floor.configs.keys import ConfigError
+
+    path: Path = args.model / "config.json" if args.model.is_dir() else args.model
+    beside = path.with_name(QUANTISATION)
+    given = args.quantisation or (beside if beside.is_file() else None)
+    try:
+        model, stored = configs.read(_document(path), _document(given) if given else None)
+    except ConfigError as error:
+        message = str(error).partition("\n")[0]
+        raise InvalidInput(message, at=Location(path), hint=error.hint) from error
+    return model, replace(stored, **args.precision)
+
+
+def card(args: argparse.Namespace) -> Hardware:
+    """Return the hardware that is named. Raises InvalidInput, with the place or what is close."""
+    from layers import hardware_cards
+
+    return hardware_cards.read(args.hardware, args.cards)
+
+
+@contextmanager
+def refused(hardware: Hardware) -> Iterator[None]:
+    """Turn what a card lacks, or a layout cannot be, into an InvalidInput."""
+    from layers.floor.layout import LayoutError
+
+    try:
+        yield
+    except LayoutError as error:
+        raise InvalidInput(str(error), hint="another --layout, or a card of your own") from error
+    except KeyError as error:
+        message = str(error.args[0])
+        hint = (
+            f"--precision names another format, or add it to a card of your own for {hardware.name}"
+        )
+        raise InvalidInput(message, hint=hint) from error
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    """Return a JSON object from a file. Raises InvalidInput."""
+    at = Location(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_CONFIG_BYTES + 1)
+    except OSError as error:
+        hint = "--model takes a config.json, or the folder that holds it"
+        raise InvalidInput(error.strerror or "cannot be read", at=at, hint=hint) from error
+    if len(content) > MOST_CONFIG_BYTES:
+        raise InvalidInput(f"larger than {MOST_CONFIG_BYTES} bytes: not a config", at=at)
+    try:
+        found = json.loads(content, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        where = Location(path, error.lineno, error.colno)
+        raise InvalidInput(f"not JSON: {error.msg}", at=where) from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"not JSON that can be read: {error}", at=at) from error
+    if not isinstance(found, dict):
+        raise InvalidInput("not a JSON object", at=at, hint="config.json of a Hugging Face model")
+    return found
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,451 @@
+"""Floors and walls as tables for a terminal, and as the documents `fvec.floor/1` and `fvec.walls/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from bot.render import numbers
+from bot.render.terminal import plain_table
+from bot.render.text import one_line
+from layers.floor.floors import Floor, times, utilisation
+from layers.floor.model import Model
+from layers.floor.sensitivity import Answer, Sensitivity
+from layers.floor.triage import Decision, Service, seconds
+from layers.floor.walls import (
+    CAPACITY,
+    COMPUTE,
+    KV,
+    METRICS,
+    NETWORK,
+    WEIGHTS,
+    Crossover,
+    Fleet,
+    Point,
+    Wall,
+    Walls,
+    bound,
+)
+
+NAMES = {
+    CAPACITY: "KV capacity",
+    KV: "KV bandwidth",
+    WEIGHTS: "weight bandwidth",
+    COMPUTE: "compute",
+    NETWORK: "network",
+    "hbm": "HBM",
+}
+ACTIONS = {
+    "suspect": "suspect account, constant or measurement",
+    "stop": "stop",
+    "overlap": "improve overlap",
+    "nsight_systems": "open Nsight Systems",
+    "repair": "repair what the timeline shows",
+    "nsight_compute": "open Nsight Compute",
+}
+STYLES = {"suspect": "red", "stop": "green", "overlap": "yellow"}
+_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+
+
+@dataclass(frozen=True, slots=True)
+class FloorReport:
+    """All that `fvec floor` says: a floor, where a measurement lies, what the answers hang on."""
+
+    model: Model
+    answer: Answer
+    moves: Sequence[Sensitivity]
+    measured_s: float | None = None
+    service: Service | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WallsReport:
+    """All that `fvec walls` says of layouts on the same devices."""
+
+    walls: Sequence[Walls]
+    crossovers: Sequence[Crossover]
+    frontiers: Mapping[str, Sequence[Point]]  # by metric
+
+    @property
+    def fleet(self) -> Fleet:
+        """One of the fleets: model, context, card and number of devices are those of all."""
+        return self.walls[0].fleet
+
+
+def floor(report: FloorReport) -> RenderableType:
+    """Show floors by resource and by module, capacity, triage and sensitivity."""
+    found = report.answer.floor
+    whole = found.times
+    lead = (
+        f"t_opt {_time(whole.t_opt_s)}, t_sum {_time(whole.t_sum_s)}: bound by "
+        f"{NAMES[bound(found)]}"
+    )
+    parts: list[RenderableType] = [
+        Text(_asked(report), style="dim"),
+        Text(lead, style="bold"),
+        plain_table(
+            ["resource", "busy", "of t_opt", "what for"], list(_resources(found)), right={1, 2}
+        ),
+        plain_table(
+            ["module", "HBM", "compute", "network", "t_opt"],
+            [list(map(str, row)) for row in _modules(found)],
+            right={1, 2, 3, 4},
+        ),
+        _memory(found),
+        Text(_ridges(found)),
+    ]
+    if report.measured_s is not None and report.answer.decision is not None:
+        parts += _measured(report.measured_s, report.answer.decision)
+    if report.service is not None:
+        parts.append(Text(f"SLO {report.service.verdict}: {report.service.reason}"))
+    if report.moves:
+        parts += _sensitivity(report.moves)
+    return Group(*parts)
+
+
+def floor_document(report: FloorReport) -> dict[str, Any]:
+    """Return the `fvec.floor/1` document; times in seconds, sizes in bytes, of the busiest device."""
+    found = report.answer.floor
+    whole, account, place = found.times, found.whole, found.place
+    measured = report.measured_s
+    mfu, mbu = utilisation(account, place.hardware, measured) if measured else (None, None)
+    return {
+        "schema": "fvec.floor/1",
+        "model": report.model.name,
+        "hardware": place.hardware.name,
+        "layout": str(place.layout),
+        "devices": place.layout.devices,
+        "batch": found.step.batch,
+        "context": found.step.context,
+        "new_tokens": found.step.new_tokens,
+        "precision": asdict(place.precision),
+        "t_opt_s": whole.t_opt_s,
+        "t_sum_s": whole.t_sum_s,
+        "resources": _busy(found),
+        "binding": whole.binding,
+        "bound": bound(found),
+        "ridge": {dtype: place.hardware.ridge(dtype) for dtype in place.hardware.flops_per_s},
+        "params": report.model.parameters(),
+        "active_params": report.model.active_parameters(),
+        "weights_bytes_per_gpu": account.resident_bytes,
+        "kv_bytes_per_token": account.cache_bytes_per_token,
+        "state_bytes_per_sequence": account.state_bytes_per_sequence,
+        "capacity_requests": max(0.0, found.most_sequences),
+        "fits": _fits(found),
+        "hbm_bytes": account.hbm_bytes,
+        "kv_hbm_bytes": account.sequence_bytes,
+        "flops": dict(account.flops),
+        "net_bytes": dict(account.net_bytes),
+        "net_messages": dict(account.net_messages),
+        "parts": [{"name": name, **busy} for name, busy in _busy_parts(found)],
+        "measured_s": measured,
+        "mfu": mfu,
+        "mbu": mbu,
+        "decision": _decision(report.answer.decision),
+        "service": asdict(report.service) if report.service else None,
+        "sensitivity": [_moved(one) for one in report.moves],
+    }
+
+
+def walls(report: WallsReport) -> RenderableType:
+    """Show the walls of each layout, where layouts cross, and which one is best for which speed."""
+    fleet = report.fleet
+    card = fleet.place.hardware.name
+    asked = (
+        f"{fleet.model.name} on {fleet.devices} {NUMBER_OF}{card}, "
+        f"{numbers.setting(fleet.context)} tokens of context: least number of sequences at which "
+        "a resource binds"
+    )
+    resources = (CAPACITY, KV, WEIGHTS, COMPUTE, NETWORK)
+    parts: list[RenderableType] = [
+        Text(one_line(asked), style="dim"),
+        plain_table(
+            ["layout", *(NAMES[name] for name in resources), "first"],
+            [_walls_row(found, resources) for found in report.walls],
+            right=set(range(1, len(resources) + 1)),
+        ),
+    ]
+    if report.crossovers:
+        head = ["faster from so many sequences on, of", *METRICS]
+        parts.append(plain_table(head, list(_crossings(report.crossovers))))
+    elif len(report.walls) > 1:
+        parts.append(Text("no layout takes over from another within what both have room for"))
+    for metric, points in report.frontiers.items():
+        rows = [_stretch_row(stretch) for stretch in _stretches(points)]
+        head = [f"best by {metric}", "sequences", "tokens/s a user", "tokens/s a device"]
+        parts.append(plain_table(head, rows, right={1, 2, 3}))
+    return Group(*parts)
+
+
+def walls_document(report: WallsReport) -> dict[str, Any]:
+    """Return the `fvec.walls/1` document; `requests` are sequences on all devices together."""
+    fleet = report.fleet
+    return {
+        "schema": "fvec.walls/1",
+        "model": fleet.model.name,
+        "hardware": fleet.place.hardware.name,
+        "devices": fleet.devices,
+        "context": fleet.context,
+        "layouts": [
+            {
+                "name": found.fleet.name,
+                "replicas": found.fleet.replicas,
+                "starts": found.starts,
+                "walls": [
+                    {"resource": w.resource, "requests": w.sequences, "within_capacity": w.within}
+                    for w in found.walls
+                ],
+                "first": found.first,
+            }
+            for found in report.walls
+        ],
+        "crossovers": [
+            {
+                "between": list(c.between),
+                "requests": c.sequences,
+                "metric": c.metric,
+                "faster": c.faster,
+            }
+            for c in report.crossovers
+        ],
+        "frontier": {
+            metric: [
+                {
+                    "layout": point.name,
+                    "requests": point.sequences,
+                    "user_tokens_per_s": point.user_per_s,
+                    "device_tokens_per_s": point.device_per_s,
+                }
+                for point in points
+            ]
+            for metric, points in report.frontiers.items()
+        },
+    }
+
+
+NUMBER_OF = numbers.TIMES + " "
+
+
+def _asked(report: FloorReport) -> str:
+    found = report.answer.floor
+    step, place = found.step, found.place
+    each = "" if step.new_tokens == 1 else f", {numbers.setting(step.new_tokens)} new tokens each"
+    return one_line(
+        f"{report.model.name}, {_short(report.model.parameters())} parameters, on "
+        f"{place.layout.devices} {NUMBER_OF}{place.hardware.name} as {place.layout}: "
+        f"{numbers.setting(step.batch)} sequences of {numbers.setting(step.context)} tokens{each}"
+    )
+
+
+def _resources(found: Floor) -> Iterator[list[str]]:
+    """Yield a row a resource: its time and what it moves or computes."""
+    whole, account = found.times, found.whole
+    cache = account.sequence_bytes
+    weights = account.hbm_bytes - cache
+    moved = f"{_size(weights)} of weights, {_size(cache)} of cache and state"
+    done = ", ".join(f"{_short(n)}FLOP in {dtype}" for dtype, n in account.flops.items())
+    links = ", ".join(
+        f"{_size(size)} in {numbers.number(account.net_messages[name])} messages, {_link(name)}"
+        for name, size in account.net_bytes.items()
+    )
+    rows = (
+        ("HBM", whole.hbm_s, moved),
+        ("compute", whole.compute_s, done),
+        ("network", whole.network_s, links or "one device"),
+    )
+    for name, busy, what in rows:
+        yield [name, _time(busy), numbers.percent(busy / whole.t_opt_s), what]
+
+
+def _link(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _busy(found: Floor) -> dict[str, float]:
+    whole = found.times
+    return {"hbm_s": whole.hbm_s, "compute_s": whole.compute_s, "network_s": whole.network_s}
+
+
+def _busy_parts(found: Floor) -> Iterator[tuple[str, dict[str, float]]]:
+    for name, account in found.parts.items():
+        busy = times(account, found.place.hardware)
+        yield (
+            name,
+            {
+                "hbm_s": busy.hbm_s,
+                "compute_s": busy.compute_s,
+                "network_s": busy.network_s,
+                "t_opt_s": busy.t_opt_s,
+            },
+        )
+
+
+def _modules(found: Floor) -> Iterator[list[str]]:
+    for name, busy in _busy_parts(found):
+        yield [name, *(_time(value) for value in busy.values())]
+
+
+def _memory(found: Floor) -> Text:
+    """Show what fills the memory of a device, and whether the sequences asked for fit."""
+    account, hardware = found.whole, found.place.hardware
+    kept = (
+        f"memory of a device: {_size(hardware.memory_bytes)}, {_size(hardware.reserve_bytes)} in "
+        f"reserve, {_size(account.resident_bytes)} of weights, "
+        f"{_size(account.cache_bytes_per_token)} a token of cache"
+    )
+    room = numbers.number(max(0.0, found.most_sequences))
+    if _fits(found):
+        return Text(f"{kept}: room for {room} sequences on all devices")
+    asked = numbers.setting(found.step.batch)
+    return Text(f"{kept}: {asked} sequences do not fit, there is room for {room}", style="bold red")
+
+
+def _fits(found: Floor) -> bool:
+    return bool(found.most_sequences >= found.step.batch)
+
+
+def _ridges(found: Floor) -> str:
+    hardware, account = found.place.hardware, found.whole
+    intensity = sum(account.flops.values()) / account.hbm_bytes
+    ridges = ", ".join(
+        f"{numbers.number(hardware.ridge(dtype))} {dtype}" for dtype in hardware.flops_per_s
+    )
+    return f"FLOPs per byte: {numbers.number(intensity)} of this step; ridge {ridges}"
+
+
+def _measured(measured_s: float, decision: Decision) -> list[RenderableType]:
+    """Show where a measurement lies and what to do."""
+    read = [f"measured {seconds(measured_s)}", f"{decision.residual:.3g} times t_opt"]
+    if decision.quality is not None:
+        read.append(f"overlap quality {decision.quality:.2f}")
+    read.append(f"{decision.metric} {numbers.percent(decision.utilisation)}")
+    style = STYLES.get(decision.action, "bold")
+    lines: list[RenderableType] = [
+        Text(""),
+        Text(", ".join(read)),
+        Text(f"{ACTIONS[decision.action]}: {decision.reason}", style=style),
+    ]
+    return lines + [Text(f"  - {line}") for line in decision.advice]
+
+
+def _sensitivity(moves: Sequence[Sensitivity]) -> list[RenderableType]:
+    head = ["if", "is", "t_opt", "binds", "room for", "decision", "flips"]
+    rows = []
+    for one in moves:
+        for value, answer in ((one.low, one.at_low), (one.high, one.at_high)):
+            told = answer.floor
+            decision = answer.decision
+            rows.append(
+                [
+                    one.name,
+                    _value(value, one.unit),
+                    _time(told.times.t_opt_s),
+                    NAMES[told.times.binding],
+                    numbers.number(max(0.0, told.most_sequences)),
+                    decision.action if decision else numbers.ABSENT,
+                    ", ".join(one.flips),
+                ]
+            )
+    return [plain_table(head, rows, right={2, 4})]
+
+
+def _moved(one: Sensitivity) -> dict[str, Any]:
+    ends = (one.at_low.told(), one.at_high.told())
+    answers = {name: [end[name] for end in ends] for name in ends[0]}
+    span = {"input": one.name, "unit": one.unit, "range": [one.low, one.high]}
+    return {**span, **answers, "flips": list(one.flips)}
+
+
+def _decision(decision: Decision | None) -> dict[str, Any] | None:
+    if decision is None:
+        return None
+    return {
+        "action": decision.action,
+        "reason": decision.reason,
+        "residual": decision.residual,
+        "threshold": decision.limit.factor,
+        "threshold_source": decision.limit.source,
+        "overlap_quality": decision.quality,
+        "metric": decision.metric,
+        "utilisation": decision.utilisation,
+        "advice": list(decision.advice),
+    }
+
+
+def _walls_row(found: Walls, resources: Sequence[str]) -> list[str]:
+    by_name = {wall.resource: wall for wall in found.walls}
+    cells = [_wall(by_name[name]) for name in resources]
+    first = NAMES[found.first] if found.first else numbers.ABSENT
+    return [found.fleet.name, *cells, first]
+
+
+def _crossings(crossovers: Sequence[Crossover]) -> Iterator[list[str]]:
+    """Yield a row a pair of layouts: by each metric, which one leads from which load on."""
+    for pair in dict.fromkeys(c.between for c in crossovers):
+        found = [c for c in crossovers if c.between == pair]
+        cells = (
+            [f"{numbers.count(c.sequences)}: {c.faster}" for c in found if c.metric == metric]
+            for metric in METRICS
+        )
+        yield [f"{pair[0]}, {pair[1]}", *(", ".join(cell) or numbers.ABSENT for cell in cells)]
+
+
+def _wall(wall: Wall) -> str:
+    if wall.sequences is None:
+        return "out of reach"
+    if wall.resource == CAPACITY:
+        return numbers.number(wall.sequences)
+    if wall.sequences <= 1:
+        return "from the first"
+    told = numbers.count(int(wall.sequences))
+    return told if wall.within else f"{told}, no room"
+
+
+def _stretches(points: Sequence[Point]) -> Iterator[Sequence[Point]]:
+    """Yield runs of points of one layout."""
+    run: list[Point] = []
+    for point in points:
+        if run and point.name != run[-1].name:
+            yield run
+            run = []
+        run.append(point)
+    if run:
+        yield run
+
+
+def _stretch_row(run: Sequence[Point]) -> list[str]:
+    return [
+        run[0].name,
+        f"{numbers.count(run[0].sequences)} to {numbers.count(run[-1].sequences)}",
+        f"{numbers.number(run[0].user_per_s)} to {numbers.number(run[-1].user_per_s)}",
+        f"{numbers.number(run[0].device_per_s)} to {numbers.number(run[-1].device_per_s)}",
+    ]
+
+
+def _time(value: float) -> str:
+    return seconds(value) if value else "0"
+
+
+def _size(size_bytes: float) -> str:
+    return _scaled(size_bytes, _UNITS)
+
+
+def _short(count: float) -> str:
+    return _scaled(count, ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")))
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    scale, unit = next((u for u in units if value >= 0.9995 * u[0]), units[-1])
+    return f"{value / scale:.3g} {unit}".rstrip()
+
+
+def _value(value: float, unit: str) -> str:
+    if unit == "s":
+        return _time(value)
+    if unit.startswith("bytes"):
+        return _size(value) + unit.removeprefix("bytes")
+    return f"{numbers.setting(value)} {unit}"
