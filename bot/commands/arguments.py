@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?", re.ASCII)
 _MINUTES = {"s": 1 / 60, "m": 1.0, "min": 1.0, "h": 60.0}
 MOST_MINUTES = 24 * 60
+SANDBOX_MODES = ("strict", "no-cgroup", "process")  # as a manifest names them
 
 
 class Commands(Protocol):

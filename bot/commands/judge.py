@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 EXIT_CODES: Mapping[str, int] = {"accepted": 0, "rejected": 1, "inconclusive": 5, "failed": 70}
 CLASSES = ("exact", "reorder", "approximate", "config")
-SANDBOX_MODES = ("strict", "no-cgroup", "process")
 OF_CALLABLES = ("reference", "candidate", "inputs", "referee", "metric", "margin", "python")
 NEEDED = ("reference", "candidate", "inputs")
 STANDARD_INPUT = "-"
@@ -77,7 +76,7 @@ def _add_callable(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--sandbox-mode",
-        choices=SANDBOX_MODES,
+        choices=arguments.SANDBOX_MODES,
         help="what the candidate runs in (default: strict; of a patch the manifest decides)",
     )
 

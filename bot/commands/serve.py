@@ -16,7 +16,6 @@ from bot.commands import arguments, engine
 from bot.commands.outcome import Outcome
 from bot.github import server_url
 from layers.errors import InvalidInput, Location, Missing
-from layers.manifest import SandboxMode
 
 if TYPE_CHECKING:
     from bot.service.signature import Secrets
@@ -68,8 +67,8 @@ def add(commands: arguments.Commands) -> None:
     parser.add_argument(
         "--weakest-sandbox",
         metavar="MODE",
-        choices=[str(mode) for mode in SandboxMode],
-        default=str(SandboxMode.STRICT),
+        choices=arguments.SANDBOX_MODES,
+        default="strict",
         help="the weakest `sandbox.mode` that a manifest may name; what runs in a weaker one than "
         "strict or no-cgroup can read the App's key (default: strict)",
     )
@@ -87,6 +86,8 @@ def add(commands: arguments.Commands) -> None:
 def run(args: argparse.Namespace) -> Outcome:
     """Serve until SIGTERM or SIGINT, which is the normal end."""
     from rich.text import Text
+
+    from layers.manifest import SandboxMode
 
     host = _load("bot.service.host")
     secrets = webhook_secrets(os.environ)
