@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from bot.commands import (
     config,
     doctor,
+    floor,
     init,
     judge,
     knowledge,
@@ -40,6 +41,7 @@ from bot.commands import (
     run,
     serve,
     verify,
+    walls,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ COMMANDS = (
     judge,
     measure,
     verify,
+    floor,
+    walls,
     publish,
     respond,
     serve,

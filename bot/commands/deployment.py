@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MOST_CONFIG_BYTES = 1 << 20
 MOST_TOKENS, MOST_DEVICES = 10**9, 65_536
+CONFIG = "config.json"
 QUANTISATION = "hf_quant_config.json"
 _TIME = re.compile(r"(\d{1,12}(?:\.\d{1,12})?) ?(us|ms|s)", re.ASCII)
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -113,14 +114,15 @@ def precision(text: str) -> dict[str, str]:
 def read(args: argparse.Namespace) -> tuple[Model, Precision]:
     """Return the model and how it is stored. Raises InvalidInput with the file and a hint."""
     from layers.floor import configs
-    from layers.floor.configs.keys import ConfigError
 
-    path: Path = args.model / "config.json" if args.model.is_dir() else args.model
+    path: Path = args.model / CONFIG if args.model.is_dir() else args.model
+    name = path.resolve().parent.name if path.name == CONFIG else path.stem
     beside = path.with_name(QUANTISATION)
     given = args.quantisation or (beside if beside.is_file() else None)
     try:
-        model, stored = configs.read(_document(path), _document(given) if given else None)
-    except ConfigError as error:
+        quantised = _document(given) if given else None
+        model, stored = configs.read(_document(path), quantised, name=name)
+    except configs.ConfigError as error:
         message = str(error).partition("\n")[0]
         raise InvalidInput(message, at=Location(path), hint=error.hint) from error
     return model, replace(stored, **args.precision)

@@ -101,7 +101,10 @@ def _fleets(args: argparse.Namespace) -> Sequence[Fleet]:
 
 
 def _draw(report: WallsReport, path: Path) -> None:
-    """Write the plot. Raises Missing without matplotlib, InvalidInput where the file cannot be."""
+    """Write the plot. Raises Missing without matplotlib, InvalidInput where there is none to write."""
+    if not any(report.frontiers.values()):
+        hint = "more devices, a shorter context, or formats of fewer bits"
+        raise InvalidInput("no layout has room for one sequence: nothing to draw", hint=hint)
     told = "--plot draws, and the package {!r} is not installed"
     plots = engine.load("bot.render.plots", told=told)
     content = plots.walls(report.walls, report.frontiers, png=path.suffix == ".png")

@@ -132,8 +132,8 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 def test_the_commands_are_those_of_the_contract():
     commands = commands_of(cli.parser())
     assert list(commands) == [
-        "init", "run", "plan", "judge", "measure", "verify", "publish", "respond", "serve",
-        "config", "knowledge", "doctor",
+        "init", "run", "plan", "judge", "measure", "verify", "floor", "walls", "publish", "respond",
+        "serve", "config", "knowledge", "doctor",
     ]  # fmt: skip
     assert list(commands_of(commands["config"])) == ["validate"]
     assert list(commands_of(commands["knowledge"])) == ["check", "show"]
