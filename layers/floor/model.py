@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from layers.floor.account import Account, greatest, least
 from layers.floor.layout import hand_over
@@ -25,7 +26,8 @@ class Part:
 
         Arithmetic in a dtype that the device lacks is done in the next wider one that it has.
         """
-        own = replace(place.precision, **dict(self.differs)).on(place.hardware.flops_per_s)
+        differs: dict[str, Any] = dict(self.differs)
+        own = replace(place.precision, **differs).on(place.hardware.flops_per_s)
         return self.module.account(step, replace(place, precision=own)).times(self.count)
 
 

@@ -377,7 +377,7 @@ class DeltaNet(Module):
         """Return queries, keys, values, output gate, output, decay and rate, and the convolution."""
         keys = self.key_heads * self.key_width
         values = self.value_heads * self.value_width
-        into = self.hidden * (2 * keys + values + self.value_heads)
+        into: float = self.hidden * (2 * keys + values + self.value_heads)
         into += _low_rank(self.hidden, self.decay_rank, keys, self.value_heads)
         into += _low_rank(self.hidden, self.gate_rank, values, values)
         return into + (2 * keys + values) * self.convolution + values * self.hidden
