@@ -185,9 +185,9 @@ class EvidenceBranch:
     ) -> bytes | None:
         """Replace a file by what `change` makes of its content as it is now; None leaves it.
 
-        Returns its content from then on. Where somebody else comes first `change` is asked again, about what is there then. Raises
-        `GitHubError`, `Conflict` where others kept coming first or a rule forbids it,
-        `InvalidInput` for a file that is too large, and what `change` raises.
+        Returns its content from then on. Where somebody else comes first `change` is asked again,
+        about what is there then. Raises `GitHubError`, `Conflict` where others kept coming first or
+        a rule forbids it, `InvalidInput` for a file that is too large, and what `change` raises.
         """
         races = 0
         while True:

@@ -264,7 +264,7 @@ def _analysis(
         return Sleep(told, held=True)
     spec = _spec("analyse", event, why, sha=facts.head_sha, layers=layers)
     if layers and spec.whole_among(facts.live_jobs):
-        # That one is about every layer, and of an older head or the same: it would be lost, or done twice.
+        # That one is about every layer: of an older head it would be lost, of this one done twice.
         spec = _spec("analyse", event, why, sha=facts.head_sha)
     return _started(spec, policy, facts, earliest=earliest, jitter_minutes=jitter_minutes)
 
