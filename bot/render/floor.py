@@ -61,6 +61,16 @@ class FloorReport:
     measured_s: float | None = None
     service: Service | None = None
 
+    @property
+    def assumptions(self) -> list[str]:
+        """What the configuration and the card leave open, and what was taken."""
+        place, told = self.answer.floor.place, list(self.model.assumptions)
+        if place.layout.devices > 1 and not any(k.latency_s for k in place.hardware.links.values()):
+            told.append("the card states no latency: messages take no time")
+        if not place.hardware.reserve_bytes:
+            told.append("the card states no reserve: weights and cache may fill the memory")
+        return told
+
 
 @dataclass(frozen=True, slots=True)
 class WallsReport:
@@ -103,7 +113,8 @@ def floor(report: FloorReport) -> RenderableType:
     if report.service is not None:
         parts.append(Text(f"SLO {report.service.verdict}: {report.service.reason}"))
     if report.moves:
-        parts += _sensitivity(report.moves)
+        parts.append(_sensitivity(report.moves))
+    parts += [Text(f"assumed: {one_line(line)}", style="dim") for line in report.assumptions]
     return Group(*parts)
 
 
@@ -142,6 +153,7 @@ def floor_document(report: FloorReport) -> dict[str, Any]:
         "net_bytes": dict(account.net_bytes),
         "net_messages": dict(account.net_messages),
         "parts": [{"name": name, **busy} for name, busy in _busy_parts(found)],
+        "assumptions": report.assumptions,
         "measured_s": measured,
         "mfu": mfu,
         "mbu": mbu,
@@ -332,25 +344,26 @@ def _measured(measured_s: float, decision: Decision) -> list[RenderableType]:
     return lines + [Text(f"  - {line}") for line in decision.advice]
 
 
-def _sensitivity(moves: Sequence[Sensitivity]) -> list[RenderableType]:
+def _sensitivity(moves: Sequence[Sensitivity]) -> RenderableType:
+    """Show the answers at both ends of each range; decisions only where there are any."""
     head = ["if", "is", "t_opt", "binds", "room for", "decision", "flips"]
-    rows = []
-    for one in moves:
-        for value, answer in ((one.low, one.at_low), (one.high, one.at_high)):
-            told = answer.floor
-            decision = answer.decision
-            rows.append(
-                [
-                    one.name,
-                    _value(value, one.unit),
-                    _time(told.times.t_opt_s),
-                    NAMES[told.times.binding],
-                    numbers.number(max(0.0, told.most_sequences)),
-                    decision.action if decision else numbers.ABSENT,
-                    ", ".join(one.flips),
-                ]
-            )
-    return [plain_table(head, rows, right={2, 4})]
+    rows = [
+        [
+            one.name,
+            _value(value, one.unit),
+            _time(answer.floor.times.t_opt_s),
+            NAMES[answer.floor.times.binding],
+            numbers.number(max(0.0, answer.floor.most_sequences)),
+            answer.decision.action if answer.decision else "",
+            ", ".join(one.flips),
+        ]
+        for one in moves
+        for value, answer in ((one.low, one.at_low), (one.high, one.at_high))
+    ]
+    if all(one.at_low.decision is None for one in moves):
+        head.remove("decision")
+        rows = [[*row[:-2], row[-1]] for row in rows]
+    return plain_table(head, rows, right={2, 4})
 
 
 def _moved(one: Sensitivity) -> dict[str, Any]:

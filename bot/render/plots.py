@@ -275,15 +275,17 @@ def _step_times(axes: Axes, layout: Walls, hue: str) -> None:
     loads = [point.sequences for point in best]
     if not loads:
         return
-    times = [[1000 / point.user_per_s for point in side] for side in (best, worst)]
-    axes.plot(loads, times[0], color=hue, lw=1.6)
-    axes.plot(loads, times[1], color=hue, lw=1, ls="--")
-    axes.fill_between(loads, *times, color=hue, alpha=0.1, lw=0)
-    axes.vlines(loads[-1], times[0][-1], times[1][-1], color=hue, lw=3)
+    opt, together = ([1000 / point.user_per_s for point in side] for side in (best, worst))
+    axes.plot(loads, opt, color=hue, lw=1.6)
+    axes.plot(loads, together, color=hue, lw=1, ls="--")
+    axes.fill_between(loads, opt, together, color=hue, alpha=0.1, lw=0)
+    axes.vlines(loads[-1], opt[-1], together[-1], color=hue, lw=3)
     for wall in layout.walls:
         if wall.sequences is not None and _is_drawn(wall):
             at_ms = 1000 * step_s(layout.fleet.at(wall.sequences), "t_opt")
-            axes.plot(wall.sequences, at_ms, MARKS[wall.resource], color=hue, ms=7, mec=INK, zorder=3)
+            axes.plot(
+                wall.sequences, at_ms, MARKS[wall.resource], color=hue, ms=7, mec=INK, zorder=3
+            )
 
 
 def _is_drawn(wall: Wall) -> bool:

@@ -23,6 +23,7 @@ RESOURCES = (CAPACITY, KV, WEIGHTS, COMPUTE, NETWORK)
 METRICS = ("t_opt", "t_sum", "hbm")
 MOST_SEQUENCES = 2**20  # no wall is looked for above
 _STEPS = 16  # loads tried in each doubling
+_TIE = 1e-6  # what differs less is equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def frontier(fleets: Sequence[Fleet], metric: str = "t_opt") -> list[Point]:
     )
     best: list[Point] = []
     for point in points:
-        if not best or point.device_per_s > best[-1].device_per_s:
+        if not best or point.device_per_s > best[-1].device_per_s * (1 + _TIE):
             best.append(point)
     return best
 
@@ -160,16 +161,18 @@ def step_s(found: Floor, metric: str) -> float:
 
 
 def _crossings(one: Fleet, other: Fleet, metric: str, most: int) -> Iterator[Crossover]:
-    def one_leads(load: int) -> bool:
+    def leader(load: int) -> str | None:
         mine = step_s(one.at(load), metric) * one.devices
-        return mine <= step_s(other.at(load), metric) * other.devices
+        its = step_s(other.at(load), metric) * other.devices
+        if abs(mine - its) <= _TIE * its:
+            return None
+        return one.name if mine < its else other.name
 
-    led = [(load, one_leads(load)) for load in _loads(most)]
+    led = [(load, name) for load in _loads(most) if (name := leader(load))]
     for (low, before), (high, after) in itertools.pairwise(led):
         if before != after:
-            load = _least(low, high, one_leads if after else lambda load: not one_leads(load))
-            name = one.name if after else other.name
-            yield Crossover((one.name, other.name), metric, load, name)
+            load = _least(low, high, leader, after)
+            yield Crossover((one.name, other.name), metric, load, after)
 
 
 def _first(
@@ -179,16 +182,16 @@ def _first(
     below = 0
     for load, found in tried:
         if found == resource:
-            return _least(below, load, lambda load: binding(load) == resource)
+            return _least(below, load, binding, resource)
         below = load
     return None
 
 
-def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the least whole number in (low, high] from which `holds`, which it does at `high`."""
+def _least(low: int, high: int, said: Callable[[int], str | None], what: str) -> int:
+    """Return the least whole number in (low, high] of which `what` is said, as it is of `high`."""
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        low, high = (low, middle) if said(middle) == what else (middle, high)
     return high
 
 
