@@ -61,7 +61,7 @@ def test_a_name_without_its_maker_is_enough_where_it_means_one_card() -> None:
 def test_a_name_that_means_no_card_or_several_is_refused_with_those_that_are_near() -> None:
     with pytest.raises(InvalidInput, match="did you mean nvidia-h100-pcie, nvidia-h100-sxm"):
         hardware_cards.read("h100")
-    with pytest.raises(InvalidInput, match="known: .*nvidia-h20"):
+    with pytest.raises(InvalidInput, match=r"known: .*nvidia-h20"):
         hardware_cards.read("abacus")
 
 
