@@ -51,10 +51,23 @@ QUESTIONS = (f"{GAPS}?", f"{EXPOSED}?", f"{CLASSES}?")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many times t_opt a good implementation takes, and who says so."""
+    """How long a good implementation takes, given the floor: `factor` times it and a fixed time.
+
+    The fixed time stands for what no floor accounts for: launches, ramps, synchronisation.
+    """
 
     factor: float
     source: str
+    fixed_s: float = 0.0
+
+    def of(self, floor_s: float) -> float:
+        """Return the seconds below which there is little to gain."""
+        return self.factor * floor_s + self.fixed_s
+
+    def __str__(self) -> str:
+        """Return `1.3 (who says so)`."""
+        fixed = f" and {seconds(self.fixed_s)}" if self.fixed_s else ""
+        return f"{self.factor:.3g} times{fixed} ({self.source})"
 
 
 PAPER = Limit(1.3, "the paper's flat threshold")
@@ -123,14 +136,15 @@ def triage(
 
 
 def combined(found: Floor, limits: Mapping[str, Limit], otherwise: Limit = PAPER) -> Limit:
-    """Return the limit of a step from those of its parts, each for its share of the parts' floors."""
+    """Return the limit of a step from those of its parts: factors by their share of time, fixed times summed."""
     if not limits:
         return otherwise
     spent = {name: float(_floor_s(found, name)) for name in found.parts}
     used = {name: limits.get(name, otherwise) for name in spent}
     allowed = sum(used[name].factor * busy for name, busy in spent.items())
     sources = dict.fromkeys(limit.source for limit in used.values())
-    return Limit(allowed / sum(spent.values()), ", ".join(sources))
+    fixed_s = sum(limit.fixed_s for limit in used.values())
+    return Limit(allowed / sum(spent.values()), ", ".join(sources), fixed_s)
 
 
 def service(
@@ -167,13 +181,9 @@ def _placed(found: Floor, measured_s: float, limit: Limit) -> tuple[Action, str,
     if measured_s < opt:
         return "suspect", f"{took}: nothing is faster than its floor", _doubts(found)
     resource = bound(found)
-    if measured_s < limit.factor * opt:
-        near = f"{took}, under {limit.factor:.3g} ({limit.source}): near the limit of"
-        return (
-            "stop",
-            f"{near} {_words(resource)}, only architecture changes help",
-            LEVERS[resource],
-        )
+    if measured_s < limit.of(opt):
+        near = f"{took}, under {limit}: near the limit of {_words(resource)}"
+        return "stop", f"{near}, only architecture changes help", LEVERS[resource]
     if measured_s <= together:
         return "overlap", *_overlap(whole, measured_s, took)
     lost = seconds(measured_s - together)
@@ -238,7 +248,8 @@ def _over_budget(
     """Return the parts that took more than their budget, with both times, the worst first."""
     over = []
     for name, spent_s in timeline.kernels_s.items():
-        budget_s = budgets.get(name, limit).factor * float(_floor_s(found, name))
+        own = budgets.get(name) or Limit(limit.factor, limit.source)
+        budget_s = own.of(float(_floor_s(found, name)))
         if spent_s > budget_s:
             over.append((name, spent_s, budget_s))
     return sorted(over, key=lambda row: row[2] - row[1])

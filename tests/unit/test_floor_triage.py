@@ -38,7 +38,7 @@ def test_below_the_threshold_the_work_stops_and_only_architecture_helps() -> Non
     assert decision.action == "stop"
     assert decision.advice == LEVERS["kv_bandwidth"]
     assert "cache reads" in decision.reason
-    assert "1.3 (the paper's flat threshold)" in decision.reason
+    assert "under 1.3 times (the paper's flat threshold)" in decision.reason
 
 
 @pytest.mark.parametrize(
@@ -174,14 +174,24 @@ def test_a_slower_step_is_never_nearer_to_its_floor(
     assert ranks == sorted(ranks)
 
 
+def test_a_limit_has_a_fixed_time_for_what_no_floor_accounts_for() -> None:
+    found = tp16()
+    opt = float(found.times.t_opt_s)
+    limit = Limit(1.1, "a test", fixed_s=0.5 * opt)
+    assert triage(found, 1.59 * opt, limit).action == "stop"
+    assert triage(found, 1.61 * opt, limit).action == "nsight_systems"
+    assert "and 9.17 ms" in triage(found, 1.2 * opt, limit).reason
+
+
 def test_the_threshold_of_a_step_weighs_those_of_its_parts_by_their_time() -> None:
     found = tp16()
     shares = {n: times(a, found.place.hardware).t_opt_s for n, a in found.parts.items()}
-    limits = {"attention": Limit(2.0, "measured"), "experts": Limit(1.0, "measured")}
+    limits = {"attention": Limit(2.0, "measured", 1e-3), "experts": Limit(1.0, "measured", 2e-3)}
     limit = combined(found, limits)
     rest = sum(s for n, s in shares.items() if n not in limits)
     expected = 2.0 * shares["attention"] + shares["experts"] + PAPER.factor * rest
     assert limit.factor == pytest.approx(expected / sum(shares.values()))
+    assert limit.fixed_s == pytest.approx(3e-3)
     assert combined(found, {}) == PAPER
 
 
