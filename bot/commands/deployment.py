@@ -29,8 +29,8 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 
-def add(parser: argparse.ArgumentParser, *, hardware: str) -> None:
-    """Add --model, --quantisation, --precision, --hardware, --cards and --context."""
+def add(parser: argparse.ArgumentParser, *, hardware: str, context: bool = True) -> None:
+    """Add --model, --quantisation, --precision, --hardware, --cards and --context, which may be left out unless `context`."""
     parser.add_argument(
         "--model",
         metavar="FILE",
@@ -64,7 +64,7 @@ def add(parser: argparse.ArgumentParser, *, hardware: str) -> None:
         "--context",
         metavar="TOKENS",
         type=tokens,
-        required=True,
+        required=context,
         help="tokens in the cache of each sequence",
     )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.commands import arguments, deployment
@@ -22,7 +24,8 @@ FLAT = 1.3  # of the paper
 def add(commands: arguments.Commands) -> None:
     """Declare the command."""
     parser = commands.add_parser("floor", help="the least time of a decode step, before measuring")
-    deployment.add(parser, hardware="name of a card (h20), or a card of your own: a YAML file")
+    card = "name of a card (h20), or a card of your own: a YAML file"
+    deployment.add(parser, hardware=card, context=False)
     parser.add_argument(
         "--layout",
         type=deployment.layout,
@@ -33,15 +36,23 @@ def add(commands: arguments.Commands) -> None:
         "--batch",
         metavar="N",
         type=deployment.tokens,
-        required=True,
         help="sequences that decode at once, over all devices",
     )
     parser.add_argument(
         "--new-tokens",
         metavar="N",
         type=deployment.tokens,
-        default=1,
         help="of each sequence a step: more than 1 where drafts are verified (default: 1)",
+    )
+    parser.add_argument(
+        "--from",
+        dest="results",
+        metavar="FILE",
+        type=Path,
+        help="take batch, context and times from results of vLLM, SGLang, AIPerf or GuideLLM",
+    )
+    parser.add_argument(
+        "--run", metavar="N", type=deployment.tokens, help="of several runs in that file, the N-th"
     )
     _add_measured(parser)
     arguments.add_json(parser)
@@ -54,15 +65,18 @@ def run(args: argparse.Namespace) -> Outcome:
     from layers.floor.sensitivity import sensitivity
     from layers.floor.triage import service
 
-    question = _question(args)
+    step = _step(args)
+    question = _question(args, step)
     _check_modules(args.kernels, question.model)
     with deployment.refused(question.place.hardware):
         answer = question.answer()
         moves = sensitivity(question)
     held = None
     if args.slo is not None:
-        held = service(answer.floor, args.slo, p50_s=args.measured, p99_s=args.p99)
-    report = render.FloorReport(question.model, answer, moves, args.measured, held)
+        held = service(answer.floor, args.slo, p50_s=step.measured_s, p99_s=step.p99_s)
+    report = render.FloorReport(
+        question.model, answer, moves, step.measured_s, held, step.how, step.doubts
+    )
     return Outcome(render.floor_document(report), render.floor(report))
 
 
@@ -93,8 +107,12 @@ def _add_measured(parser: argparse.ArgumentParser) -> None:
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Stop with exit code 2 where an option needs another one."""
-    profiled = args.gaps or args.exposed or args.kernels
-    if profiled and args.measured is None:
+    measured = args.measured is not None or args.results
+    if args.results is None and (args.batch is None or args.context is None):
+        parser.error("--batch and --context say which step it is, or --from a file of results")
+    if args.run is not None and args.results is None:
+        parser.error("--run is one of those in the file that --from names")
+    if (args.gaps or args.exposed or args.kernels) and not measured:
         parser.error("--gaps, --exposed and --kernels explain a --measured time")
     if args.p99 is not None and args.slo is None:
         parser.error("--p99 is held to an --slo")
@@ -111,8 +129,41 @@ def _kernel(text: str) -> tuple[str, float]:
     return name, deployment.step_time(time)
 
 
-def _question(args: argparse.Namespace) -> Question:
-    """Return what is asked; raises InvalidInput for a model, a card or a module's name."""
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Which step is asked about, and what was measured of it."""
+
+    batch: float
+    context: float
+    new_tokens: float
+    measured_s: float | None
+    p99_s: float | None
+    how: tuple[str, ...] = ()  # a file of results was read
+    doubts: tuple[str, ...] = ()  # about it
+
+
+def _step(args: argparse.Namespace) -> _Measured:
+    """Return the step of the options, and of the file for what they leave open; raises InvalidInput."""
+    if args.results is None:
+        return _Measured(args.batch, args.context, args.new_tokens or 1, args.measured, args.p99)
+    from layers.bench_files.measured import measured_step
+    from layers.bench_files.read import read_benchmark
+
+    result = read_benchmark(args.results, args.run)
+    found = measured_step(result)
+    return _Measured(
+        args.batch or found.batch,
+        args.context or found.context,
+        args.new_tokens or found.new_tokens,
+        args.measured or found.measured_s,
+        args.p99 or (found.p99_s if result.paced else None),  # a closed loop hides queueing
+        found.how,
+        found.doubts,
+    )
+
+
+def _question(args: argparse.Namespace, asked: _Measured) -> Question:
+    """Return what is asked; raises InvalidInput for a model or a card."""
     from layers.floor.modules import Place, Step
     from layers.floor.sensitivity import Question
     from layers.floor.triage import PAPER, Limit
@@ -120,8 +171,8 @@ def _question(args: argparse.Namespace) -> Question:
     model, precision = deployment.read(args)
     place = Place(args.layout, deployment.card(args), precision)
     limit = PAPER if args.threshold == FLAT else Limit(args.threshold, "--threshold")
-    step = Step(float(args.batch), float(args.context), float(args.new_tokens))
-    return Question(model, step, place, args.measured, limit, _timeline(args))
+    step = Step(float(asked.batch), float(asked.context), float(asked.new_tokens))
+    return Question(model, step, place, asked.measured_s, limit, _timeline(args))
 
 
 def _check_modules(kernels: Sequence[tuple[str, float]], model: Model) -> None:

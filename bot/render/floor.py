@@ -60,6 +60,8 @@ class FloorReport:
     moves: Sequence[Sensitivity]
     measured_s: float | None = None
     service: Service | None = None
+    how: Sequence[str] = ()  # step and times were found in a file of results
+    doubts: Sequence[str] = ()  # about that file
 
     @property
     def assumptions(self) -> list[str]:
@@ -108,6 +110,8 @@ def floor(report: FloorReport) -> RenderableType:
         _memory(found),
         Text(_ridges(found)),
     ]
+    parts += [Text(f"from the file: {one_line(line)}", style="dim") for line in report.how]
+    parts += [Text(f"doubt: {one_line(line)}", style="yellow") for line in report.doubts]
     if report.measured_s is not None and report.answer.decision is not None:
         parts += _measured(report.measured_s, report.answer.decision)
     if report.service is not None:
@@ -155,6 +159,7 @@ def floor_document(report: FloorReport) -> dict[str, Any]:
         "parts": [{"name": name, **busy} for name, busy in _busy_parts(found)],
         "assumptions": report.assumptions,
         "measured_s": measured,
+        "results": {"how": list(report.how), "doubts": list(report.doubts)} if report.how else None,
         "mfu": mfu,
         "mbu": mbu,
         "decision": _decision(report.answer.decision),

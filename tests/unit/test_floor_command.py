@@ -227,6 +227,48 @@ def test_a_packaged_card_is_enough(call: Call) -> None:
     assert floor_of(call, 64, "tp16", hardware="h20")["hardware"] == "nvidia-h20"
 
 
+BENCH = {
+    "model_id": "deepseek",
+    "tokenizer_id": "deepseek",
+    "request_rate": 5.0,
+    "duration": 100.0,
+    "completed": 2000,
+    "failed": 0,
+    "total_input_tokens": 15_384_000,
+    "total_output_tokens": 2_000_000,
+    "mean_tpot_ms": 3.2,
+    "median_tpot_ms": 3.1,
+    "p99_tpot_ms": 5.0,
+}
+
+
+def test_step_and_times_come_from_a_file_of_results(call: Call) -> None:
+    Path("bench.json").write_text(json.dumps(BENCH))
+    common = (
+        "floor", "--model", "deepseek.json", "--hardware", "h20.yaml", "--precision", ALL_FP8,
+        "--layout", "tp16", "--from", "bench.json", "--json",
+    )  # fmt: skip
+    code, out, _ = call(*common, "--slo", "30ms")
+    assert code == 0
+    found = json.loads(out)
+    assert found["batch"] == pytest.approx(2000 * 999 * 3.2e-3 / 100)
+    assert found["context"] == 15_384_000 / 2000 + 500
+    assert found["measured_s"] == 3.1e-3
+    assert found["decision"]["action"] == "suspect"
+    assert found["service"]["verdict"] == "held"
+    assert found["results"]["how"]
+    mine = json.loads(call(*common, "--batch", "32", "--measured", "30ms")[1])
+    assert (mine["batch"], mine["measured_s"]) == (32, 0.03)
+
+
+def test_a_closed_loop_shows_no_slo_and_is_doubted(call: Call) -> None:
+    closed = BENCH | {"request_rate": "inf", "max_concurrency": 64}
+    Path("bench.json").write_text(json.dumps(closed))
+    found = floor_of(call, 64, "tp16", "--from", "bench.json", "--slo", "30ms")
+    assert found["service"]["verdict"] == "not shown"
+    assert any("closed loop" in line for line in found["results"]["doubts"])
+
+
 def test_the_walls_are_shown_as_tables(call: Call) -> None:
     code, out, _ = call(
         "walls", "--model", "deepseek.json", "--hardware", "h20.yaml:16", "--precision", ALL_FP8,
@@ -282,6 +324,9 @@ REFUSED = {
         {"--measured": "20ms", "--p99": "19ms", "--slo": "30ms"}, 2, "below --measured",
     ),
     "a percentile that nothing holds it to": ({"--p99": "19ms"}, 2, "--slo"),
+    "no step at all": ({"--batch": None}, 2, "--batch and --context say which step"),
+    "a run of no file": ({"--run": "2"}, 2, "--from"),
+    "a file of results that is not there": ({"--from": "none.json"}, 3, "none.json"),
     "a timeline of nothing measured": ({"--gaps": "1ms"}, 2, "--measured"),
     "a threshold below the floor": ({"--threshold": "0.9"}, 2, "at least 1"),
     "a card that is not there": ({"--hardware": "h2000"}, 3, "hint:"),
@@ -300,7 +345,8 @@ def test_what_is_wrong_is_said_with_what_would_be_right(call: Call, what: str) -
         "--model": "deepseek.json", "--hardware": "h20.yaml", "--layout": "tp16", "--batch": "64",
         "--context": "8192",
     } | changed  # fmt: skip
-    code, out, err = call("floor", *(text for pair in options.items() for text in pair))
+    given = [text for name, value in options.items() if value for text in (name, value)]
+    code, out, err = call("floor", *given)
     assert (code, out) == (expected, "")
     assert said in err
 
