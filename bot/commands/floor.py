@@ -38,11 +38,18 @@ def add(commands: arguments.Commands) -> None:
         type=deployment.tokens,
         help="sequences that decode at once, over all devices",
     )
-    parser.add_argument(
+    drafted = parser.add_mutually_exclusive_group()
+    drafted.add_argument(
         "--new-tokens",
         metavar="N",
         type=deployment.tokens,
         help="of each sequence a step: more than 1 where drafts are verified (default: 1)",
+    )
+    drafted.add_argument(
+        "--drafts",
+        metavar="N",
+        type=deployment.tokens,
+        help="tokens that the model's own draft layers predict for each step, which verifies them",
     )
     parser.add_argument(
         "--from",
@@ -144,8 +151,9 @@ class _Measured:
 
 def _step(args: argparse.Namespace) -> _Measured:
     """Return the step of the options, and of the file for what they leave open; raises InvalidInput."""
+    new_tokens = args.drafts + 1 if args.drafts else args.new_tokens
     if args.results is None:
-        return _Measured(args.batch, args.context, args.new_tokens or 1, args.measured, args.p99)
+        return _Measured(args.batch, args.context, new_tokens or 1, args.measured, args.p99)
     from layers.bench_files.measured import measured_step
     from layers.bench_files.read import read_benchmark
 
@@ -154,7 +162,7 @@ def _step(args: argparse.Namespace) -> _Measured:
     return _Measured(
         args.batch or found.batch,
         args.context or found.context,
-        args.new_tokens or found.new_tokens,
+        new_tokens or found.new_tokens,
         args.measured or found.measured_s,
         args.p99 or (found.p99_s if result.paced else None),  # a closed loop hides queueing
         found.how,
@@ -169,15 +177,18 @@ def _question(args: argparse.Namespace, asked: _Measured) -> Question:
     from layers.floor.triage import PAPER, Limit
 
     model, precision = deployment.read(args)
+    if args.drafts and not model.draft:
+        hint = "--new-tokens says how many a step verifies that something else predicted"
+        raise InvalidInput(f"--drafts: {model.name} has no draft layers", hint=hint)
     place = Place(args.layout, deployment.card(args), precision)
     limit = PAPER if args.threshold == FLAT else Limit(args.threshold, "--threshold")
     step = Step(float(asked.batch), float(asked.context), float(asked.new_tokens))
-    return Question(model, step, place, asked.measured_s, limit, _timeline(args))
+    return Question(model, step, place, asked.measured_s, limit, _timeline(args), args.drafts or 0)
 
 
 def _check_modules(kernels: Sequence[tuple[str, float]], model: Model) -> None:
     """Raise InvalidInput for times of a module that the model does not have."""
-    known = [part.name for part in model.parts]
+    known = [part.name for part in (*model.parts, *model.draft)]
     for name, _ in kernels:
         if name not in known:
             hint = f"the modules of {model.name}: {', '.join(known)}"

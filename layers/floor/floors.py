@@ -7,7 +7,7 @@ nothing can be: account, constant or measurement is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from layers.floor.account import Account, Quantity, greatest
 from layers.floor.hardware import Hardware
@@ -62,9 +62,16 @@ class Floor:
         return capacity(self.whole, self.step.context, self.place)
 
 
-def floor(model: Model, step: Step, place: Place) -> Floor:
-    """Return the floor of one step. Raises KeyError for a dtype, LayoutError for a link that the card lacks."""
+def floor(model: Model, step: Step, place: Place, *, drafts: int = 0) -> Floor:
+    """Return the floor of one step, after `drafts` passes of the model's draft layers.
+
+    Raises KeyError for a dtype, LayoutError for a link that the card lacks.
+    """
     parts = dict(model.accounts(step, place))
+    if drafts:
+        parts |= model.draft_accounts(Step(step.batch, step.context), place)
+        passes = {part.name for part in model.draft}
+        parts = {n: again(a, drafts) if n in passes else a for n, a in parts.items()}
     return Floor(step, place, total(parts.values()), parts)
 
 
@@ -74,6 +81,16 @@ def total(accounts: Iterable[Account]) -> Account:
     for account in accounts:
         found = found + account
     return found
+
+
+def again(account: Account, times: int) -> Account:
+    """Return what so many passes of the same layers ask for: what they keep they keep once."""
+    return replace(
+        account.times(times),
+        resident_bytes=account.resident_bytes,
+        cache_bytes_per_token=account.cache_bytes_per_token,
+        state_bytes_per_sequence=account.state_bytes_per_sequence,
+    )
 
 
 def times(account: Account, hardware: Hardware) -> Times:

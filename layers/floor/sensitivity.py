@@ -31,10 +31,11 @@ class Question:
     measured_s: float | None = None
     limit: Limit = PAPER
     timeline: Timeline | None = None
+    drafts: int = 0  # passes of the model's own draft layers in a step
 
     def answer(self) -> Answer:
         """Return all answers. Raises what `floor` does."""
-        found = floor(self.model, self.step, self.place)
+        found = floor(self.model, self.step, self.place, drafts=self.drafts)
         decision = None
         if self.measured_s is not None:
             decision = triage(found, self.measured_s, self.limit, timeline=self.timeline)

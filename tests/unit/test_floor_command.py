@@ -223,6 +223,24 @@ def test_more_sequences_than_there_is_room_for_are_said_not_to_fit(call: Call) -
     assert "128 sequences do not fit" in out
 
 
+def test_drafts_cost_a_pass_of_their_layers_each_and_their_weights_once(call: Call) -> None:
+    Path("drafting.json").write_text(json.dumps(DEEPSEEK | {"num_nextn_predict_layers": 1}))
+    none, one, three = (
+        floor_of(call, 64, "tp16", *more, model="drafting.json")
+        for more in ((), ("--drafts", 1), ("--drafts", 3))
+    )
+    assert [found["new_tokens"] for found in (none, one, three)] == [1, 2, 4]
+    assert none["weights_bytes_per_gpu"] < one["weights_bytes_per_gpu"]
+    assert one["weights_bytes_per_gpu"] == three["weights_bytes_per_gpu"]
+    own = {part["name"] for part in none["parts"]}
+    passes = [
+        sum(part["hbm_s"] for part in found["parts"] if part["name"] not in own)
+        for found in (one, three)
+    ]
+    assert passes[1] == pytest.approx(3 * passes[0])
+    assert passes[0] > 0
+
+
 def test_a_packaged_card_is_enough(call: Call) -> None:
     assert floor_of(call, 64, "tp16", hardware="h20")["hardware"] == "nvidia-h20"
 
@@ -324,6 +342,8 @@ REFUSED = {
         {"--measured": "20ms", "--p99": "19ms", "--slo": "30ms"}, 2, "below --measured",
     ),
     "a percentile that nothing holds it to": ({"--p99": "19ms"}, 2, "--slo"),
+    "drafts of a model without draft layers": ({"--drafts": "2"}, 3, "--new-tokens"),
+    "drafts and new tokens": ({"--drafts": "2", "--new-tokens": "3"}, 2, "not allowed with"),
     "no step at all": ({"--batch": None}, 2, "--batch and --context say which step"),
     "a run of no file": ({"--run": "2"}, 2, "--from"),
     "a file of results that is not there": ({"--from": "none.json"}, 3, "none.json"),
