@@ -20,6 +20,7 @@ from layers.floor.configs.plan import (
 )
 from layers.floor.modules import DeltaNet, GatedMLP, MixtureOfExperts, Module, StateSpace
 
+STATES = "float32"  # what the account takes recurrent states to be kept in
 _NEMOTRON = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
 
 
@@ -32,6 +33,7 @@ def qwen_next(keys: Keys) -> Plan:
     keys.refuse("mtp_use_dedicated_embeddings", unless=False)
     keys.refuse("mlp_only_layers", unless=[])
     keys.refuse("decoder_sparse_step", unless=1)
+    keys.refuse("mamba_ssm_dtype", unless=STATES)
     full = attention(keys, gated=keys.flag("attn_output_gate", default=True))
     delta = _delta(keys)
     feed = _feed(keys)
@@ -63,6 +65,7 @@ def _feed(keys: Keys) -> GatedMLP | MixtureOfExperts:
 
 def nemotron_h(keys: Keys) -> Plan:
     """Read Nemotron-H and Nemotron 3: one module a layer, as a pattern or a list says."""
+    keys.refuse("mamba_ssm_cache_dtype", unless=STATES)
     kinds_of = _pattern(keys, "hybrid_override_pattern", "layers_block_type")
     if not kinds_of:
         raise ConfigError(f"{keys.at('layers_block_type')} is missing")

@@ -53,7 +53,7 @@ _PASSIVE = """
     index_share_for_mtp_iteration
 
     chunk_size expand num_logits_to_keep time_step_floor time_step_limit time_step_max time_step_min
-    time_step_rank use_mamba_kernels mamba_ssm_cache_dtype mamba_ssm_dtype mamba_chunk_size mamba_rms_norm
+    time_step_rank use_mamba_kernels mamba_chunk_size mamba_rms_norm
     mamba_norm_before_gate mamba_use_mlp mamba_expand mlp_expansion_factor ssm_multipliers ssm_in_multiplier
     ssm_out_multiplier attention_in_multiplier attention_out_multiplier key_multiplier mlp_multipliers
     embedding_multipliers lm_head_multiplier attn_layer_indices
