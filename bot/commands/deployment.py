@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
     from layers.floor.layout import Layout
     from layers.floor.model import Model
     from layers.floor.precision import Precision
+    from layers.floor.thresholds import Table
+    from layers.floor.triage import Limit
 
 MOST_CONFIG_BYTES = 1 << 20
 MOST_TOKENS, MOST_DEVICES = 10**9, 65_536
 CONFIG = "config.json"
+THRESHOLDS = "stop-thresholds"
 QUANTISATION = "hf_quant_config.json"
 _TIME = re.compile(r"(\d{1,12}(?:\.\d{1,12})?) ?(us|ms|s)", re.ASCII)
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_THRESHOLD = re.compile(r"(\d{1,3}(?:\.\d{1,6})?) (\d{1,3}(?:\.\d{1,6})?(?:e-\d{1,2})?)", re.ASCII)
 _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 
@@ -133,6 +137,40 @@ def card(args: argparse.Namespace) -> Hardware:
     from layers import hardware_cards
 
     return hardware_cards.read(args.hardware, args.cards)
+
+
+def thresholds(directories: Sequence[Path]) -> Table:
+    """Return the measured stop thresholds: the packaged card's, or those of a card in `directories`.
+
+    Raises InvalidInput for an entry that is no factor and seconds.
+    """
+    from knowledge.cards import FactCard
+    from knowledge.store import builtin_directory, card_files, load_card
+
+    paths = [
+        path
+        for directory in (builtin_directory() / "hardware", *directories)
+        for path in card_files(directory)
+        if path.stem == THRESHOLDS
+    ]
+    card = load_card(paths[-1]) if paths else None
+    facts = card.facts if isinstance(card, FactCard) else {}
+    classes = {name: rows for name, rows in facts.items() if isinstance(rows, dict)}
+    return {
+        name: {key: _limit(text, f"{name}.{key}", paths[-1]) for key, text in rows.items()}
+        for name, rows in classes.items()
+    }
+
+
+def _limit(text: str, name: str, path: Path) -> Limit:
+    from layers.floor.triage import Limit
+
+    match = _THRESHOLD.fullmatch(text)
+    if match is None or float(match[1]) < 1:
+        hint = "a factor of at least 1 and seconds: 1.42 6e-06"
+        raise InvalidInput(f"{name}: {text[:40]!r} is no threshold", at=Location(path), hint=hint)
+    below = "as near as measured kernels come to the limit of"
+    return Limit(float(match[1]), "measured kernels", float(match[2]), below)
 
 
 @contextmanager

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from layers.floor.sensitivity import Question
     from layers.floor.triage import Timeline
 
-FLAT = 1.3  # of the paper
-
 
 def add(commands: arguments.Commands) -> None:
     """Declare the command."""
@@ -97,8 +95,8 @@ def _add_measured(parser: argparse.ArgumentParser) -> None:
         "--threshold",
         metavar="FACTOR",
         type=arguments.not_negative,
-        default=FLAT,
-        help=f"stop below so many times t_opt (default: {FLAT}, of the paper)",
+        help="stop below so many times t_opt (default: measured ones by class of operation, dtype "
+        "and hardware family, the paper's 1.3 where there is none)",
     )
     time("--gaps", help="of a step in Nsight Systems: no kernel ran")
     time("--exposed", help="of a step in Nsight Systems: only communication ran")
@@ -125,7 +123,7 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         parser.error("--p99 is held to an --slo")
     if args.p99 is not None and args.measured is not None and args.p99 < args.measured:
         parser.error("--p99 is below --measured, the median")
-    if args.threshold < 1:
+    if args.threshold is not None and args.threshold < 1:
         parser.error("--threshold is at least 1: nothing is faster than t_opt")
 
 
@@ -174,16 +172,25 @@ def _question(args: argparse.Namespace, asked: _Measured) -> Question:
     """Return what is asked; raises InvalidInput for a model or a card."""
     from layers.floor.modules import Place, Step
     from layers.floor.sensitivity import Question
-    from layers.floor.triage import PAPER, Limit
+    from layers.floor.triage import Limit
 
     model, precision = deployment.read(args)
     if args.drafts and not model.draft:
         hint = "--new-tokens says how many a step verifies that something else predicted"
         raise InvalidInput(f"--drafts: {model.name} has no draft layers", hint=hint)
     place = Place(args.layout, deployment.card(args), precision)
-    limit = PAPER if args.threshold == FLAT else Limit(args.threshold, "--threshold")
+    limit = Limit(args.threshold, "--threshold") if args.threshold else None
     step = Step(float(asked.batch), float(asked.context), float(asked.new_tokens))
-    return Question(model, step, place, asked.measured_s, limit, _timeline(args), args.drafts or 0)
+    return Question(
+        model,
+        step,
+        place,
+        asked.measured_s,
+        limit,
+        _timeline(args),
+        args.drafts or 0,
+        deployment.thresholds(args.cards),
+    )
 
 
 def _check_modules(kernels: Sequence[tuple[str, float]], model: Model) -> None:

@@ -114,6 +114,7 @@ def floor(report: FloorReport) -> RenderableType:
     parts += [Text(f"doubt: {one_line(line)}", style="yellow") for line in report.doubts]
     if report.measured_s is not None and report.answer.decision is not None:
         parts += _measured(report.measured_s, report.answer.decision)
+        parts += _compared(report.answer.decision, report.answer.flat)
     if report.service is not None:
         parts.append(Text(f"SLO {report.service.verdict}: {report.service.reason}"))
     if report.moves:
@@ -163,6 +164,7 @@ def floor_document(report: FloorReport) -> dict[str, Any]:
         "mfu": mfu,
         "mbu": mbu,
         "decision": _decision(report.answer.decision),
+        "flat_decision": _decision(report.answer.flat),
         "service": asdict(report.service) if report.service else None,
         "sensitivity": [_moved(one) for one in report.moves],
     }
@@ -349,6 +351,13 @@ def _measured(measured_s: float, decision: Decision) -> list[RenderableType]:
     return lines + [Text(f"  - {line}") for line in decision.advice]
 
 
+def _compared(decision: Decision, flat: Decision | None) -> list[RenderableType]:
+    """Show what the paper's threshold would have said, where another one was used."""
+    if flat is None or flat.limit == decision.limit:
+        return []
+    return [Text(f"by {flat.limit}: {ACTIONS[flat.action]}", style="dim")]
+
+
 def _sensitivity(moves: Sequence[Sensitivity]) -> RenderableType:
     """Show the answers at both ends of each range; decisions only where there are any."""
     head = ["if", "is", "t_opt", "binds", "room for", "decision", "flips"]
@@ -386,6 +395,7 @@ def _decision(decision: Decision | None) -> dict[str, Any] | None:
         "reason": decision.reason,
         "residual": decision.residual,
         "threshold": decision.limit.factor,
+        "threshold_fixed_s": decision.limit.fixed_s,
         "threshold_source": decision.limit.source,
         "overlap_quality": decision.quality,
         "metric": decision.metric,

@@ -7,13 +7,14 @@ anything is done about the answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from layers.floor.floors import Floor, floor
 from layers.floor.hardware import Hardware
 from layers.floor.model import Model
 from layers.floor.modules import MixtureOfExperts, Place, Step
-from layers.floor.triage import PAPER, Decision, Limit, Timeline, triage
+from layers.floor.thresholds import Table, part_limits
+from layers.floor.triage import PAPER, Decision, Limit, Timeline, combined, triage
 
 LATENCY_S = 20e-6  # upper end where a card states no latency of a link
 RESERVED = (0.05, 0.2)  # of the memory: runtime, buffers, graphs, fragmentation
@@ -29,17 +30,23 @@ class Question:
     step: Step
     place: Place
     measured_s: float | None = None
-    limit: Limit = PAPER
+    limit: Limit | None = None  # None: by the table, the paper's where that has nothing
     timeline: Timeline | None = None
     drafts: int = 0  # passes of the model's own draft layers in a step
+    table: Table = field(default_factory=dict)
 
     def answer(self) -> Answer:
         """Return all answers. Raises what `floor` does."""
         found = floor(self.model, self.step, self.place, drafts=self.drafts)
-        decision = None
-        if self.measured_s is not None:
-            decision = triage(found, self.measured_s, self.limit, timeline=self.timeline)
-        return Answer(found, decision)
+        if self.measured_s is None:
+            return Answer(found)
+        budgets = part_limits(found, (*self.model.parts, *self.model.draft), self.table)
+        limit = self.limit or combined(found, budgets)
+        decisions = (
+            triage(found, self.measured_s, one, timeline=self.timeline, budgets=own)
+            for one, own in ((limit, budgets), (PAPER, {}))
+        )
+        return Answer(found, *decisions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,8 @@ class Answer:
     """A floor and what it says about a measurement, if there is one."""
 
     floor: Floor
-    decision: Decision | None
+    decision: Decision | None = None
+    flat: Decision | None = None  # by the paper's threshold
 
     def told(self) -> dict[str, float | str | None]:
         """Return what a person reads of it, by name."""

@@ -59,6 +59,7 @@ class Limit:
     factor: float
     source: str
     fixed_s: float = 0.0
+    below: str = "near the limit of"  # what it means to be under it, of a resource
 
     def of(self, floor_s: float) -> float:
         """Return the seconds below which there is little to gain."""
@@ -142,9 +143,11 @@ def combined(found: Floor, limits: Mapping[str, Limit], otherwise: Limit = PAPER
     spent = {name: float(_floor_s(found, name)) for name in found.parts}
     used = {name: limits.get(name, otherwise) for name in spent}
     allowed = sum(used[name].factor * busy for name, busy in spent.items())
-    sources = dict.fromkeys(limit.source for limit in used.values())
+    whole = sum(spent.values())
+    sources = dict.fromkeys(used[name].source for name in spent if spent[name] > whole / 100)
     fixed_s = sum(limit.fixed_s for limit in used.values())
-    return Limit(allowed / sum(spent.values()), ", ".join(sources), fixed_s)
+    below = next(iter(limits.values())).below
+    return Limit(allowed / whole, " and ".join(sources), fixed_s, below)
 
 
 def service(
@@ -182,7 +185,7 @@ def _placed(found: Floor, measured_s: float, limit: Limit) -> tuple[Action, str,
         return "suspect", f"{took}: nothing is faster than its floor", _doubts(found)
     resource = bound(found)
     if measured_s < limit.of(opt):
-        near = f"{took}, under {limit}: near the limit of {_words(resource)}"
+        near = f"{took}, under {limit}: {limit.below} {_words(resource)}"
         return "stop", f"{near}, only architecture changes help", LEVERS[resource]
     if measured_s <= together:
         return "overlap", *_overlap(whole, measured_s, took)

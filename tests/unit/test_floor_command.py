@@ -241,6 +241,57 @@ def test_drafts_cost_a_pass_of_their_layers_each_and_their_weights_once(call: Ca
     assert passes[0] > 0
 
 
+THRESHOLDS = """\
+schema: fvec.card/1
+kind: hardware
+id: stop-thresholds
+title: Thresholds of a test
+facts:
+  gemm:
+    fp8 hopper: {entry}
+  mla_decode:
+    bfloat16 hopper: 3.00 1e-05
+  experts:
+    fp8 hopper: 1.50 2e-05
+sources:
+  - title: a test
+    url: https://example.invalid/
+"""
+
+
+def test_measured_thresholds_decide_where_there_are_any_and_the_paper_s_is_compared(
+    call: Call,
+) -> None:
+    Path("cards").mkdir()
+    Path("cards/stop-thresholds.yaml").write_text(THRESHOLDS.format(entry="1.20 5e-06"))
+    common = ("--cards", "cards", "--measured", "30ms")
+    found = floor_of(call, 64, "tp16", *common, hardware="h20")
+    assert 1.5 < found["decision"]["threshold"] < 3
+    # 58 layers of experts, 61 of attention, 3 dense ones and the head
+    fixed = 58 * (20e-6 + 5e-6) + 61 * (10e-6 + 3 * 5e-6) + 3 * 2 * 5e-6 + 5e-6
+    assert found["decision"]["threshold_fixed_s"] == pytest.approx(fixed)
+    assert found["decision"]["action"] == "stop"
+    assert found["flat_decision"]["action"] == "nsight_systems"
+    assert found["flat_decision"]["threshold"] == 1.3
+    forced = floor_of(call, 64, "tp16", *common, "--threshold", "1.3", hardware="h20")
+    assert forced["decision"]["action"] == "nsight_systems"
+    unknown = floor_of(call, 64, "tp16", *common)  # a card of no family
+    assert unknown["decision"] == unknown["flat_decision"]
+
+
+@pytest.mark.parametrize("entry", ["fast", "0.90 0", "1.2", "1.2 -3e-06"])
+def test_a_threshold_that_is_none_is_refused_with_its_place(call: Call, entry: str) -> None:
+    Path("cards").mkdir()
+    Path("cards/stop-thresholds.yaml").write_text(THRESHOLDS.format(entry=f"'{entry}'"))
+    code, _, err = call(
+        "floor", "--model", "deepseek.json", "--hardware", "h20", "--cards", "cards",
+        "--layout", "tp16", "--batch", "64", "--context", "8192",
+    )  # fmt: skip
+    assert code == 3
+    assert "cards/stop-thresholds.yaml" in err
+    assert "gemm.fp8 hopper" in err
+
+
 def test_a_packaged_card_is_enough(call: Call) -> None:
     assert floor_of(call, 64, "tp16", hardware="h20")["hardware"] == "nvidia-h20"
 
