@@ -91,7 +91,7 @@ class Decision:
     reason: str
     residual: float  # measured over t_opt
     limit: Limit
-    quality: float | None  # of overlap: 1 at t_opt, 0 at t_sum
+    quality: float | None  # of overlap: 1 at t_opt, 0 at t_sum; None outside
     metric: str  # that fits the binding resource
     utilisation: float  # by it
     advice: tuple[str, ...] = ()  # what to change, or what to look for
@@ -129,7 +129,7 @@ def triage(
         reason,
         measured_s / opt,
         limit,
-        overlap_quality(measured_s, whole),
+        overlap_quality(measured_s, whole) if opt <= measured_s <= together else None,
         METRIC[whole.binding],
         float(busy[whole.binding]) / measured_s,
         advice,

@@ -67,6 +67,12 @@ def test_between_threshold_and_t_sum_the_overlap_is_what_to_improve() -> None:
     assert "overlap quality 0.50" in decision.reason
 
 
+def test_outside_of_both_floors_there_is_no_overlap_to_speak_of() -> None:
+    found = tp16()
+    for measured in (0.99 * found.times.t_opt_s, 1.01 * found.times.t_sum_s):
+        assert triage(found, measured).quality is None
+
+
 def test_the_pair_to_overlap_is_the_longest_and_the_second() -> None:
     networked = at(1, TP, latency_s=16.7e-6)
     assert networked.times.binding == "network"
