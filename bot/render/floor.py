@@ -99,9 +99,7 @@ def floor(report: FloorReport) -> RenderableType:
     parts: list[RenderableType] = [
         Text(_asked(report), style="dim"),
         Text(lead, style="bold"),
-        plain_table(
-            ["resource", "busy", "of t_opt", "what for"], list(_resources(found)), right={1, 2}
-        ),
+        plain_table(["resource", "busy", "of t_opt", "for"], list(_resources(found)), right={1, 2}),
         plain_table(
             ["module", "HBM", "compute", "network", "t_opt"],
             [list(map(str, row)) for row in _modules(found)],
@@ -256,7 +254,8 @@ def _asked(report: FloorReport) -> str:
     return one_line(
         f"{report.model.name}, {_short(report.model.parameters())} parameters, on "
         f"{place.layout.devices} {NUMBER_OF}{place.hardware.name} as {place.layout}: "
-        f"{numbers.setting(step.batch)} sequences of {numbers.setting(step.context)} tokens{each}"
+        f"{numbers.setting(step.batch)} sequence{'' if step.batch == 1 else 's'} of "
+        f"{numbers.setting(step.context)} tokens{each}"
     )
 
 
