@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from layers.floor.account import Account
 from layers.floor.configs import ConfigError, read
 from layers.floor.floors import floor
 from layers.floor.hardware import Hardware
@@ -176,11 +177,21 @@ def _sum(model: Model, kind: type[Embedding] | type[Head] | type[Tower]) -> floa
     )
 
 
+def kept_bytes(line: Line) -> float:
+    """Return the bytes of all weights on one device; a line that was refused has none."""
+    if line.model is None or line.precision is None:
+        return 0.0
+    return float(_account(line.model, line.precision).resident_bytes)
+
+
+def _account(model: Model, precision: Precision) -> Account:
+    return floor(model, Step(1.0, 8192.0), Place(Layout(), ROOMY, precision)).whole
+
+
 def _row(line: Line) -> list[str]:
     if line.model is None or line.precision is None:
         return [line.name, f"refused: {line.refused}"]
-    model, precision = line.model, line.precision
-    whole = floor(model, Step(1.0, 8192.0), Place(Layout(), ROOMY, precision)).whole
+    model, precision, whole = line.model, line.precision, _account(line.model, line.precision)
     total, active = line.stated
     return [
         line.name,

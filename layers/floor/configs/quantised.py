@@ -14,7 +14,7 @@ from fnmatch import translate
 from layers.floor.configs.keys import ConfigError, Keys
 
 MOST_NAMES = 1_000_000
-MOST_PATTERNS = 256
+MOST_PATTERNS = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Face transformers that each function names.
 
 from __future__ import annotations
 
-from layers.floor.configs.keys import Keys
+from layers.floor.configs.keys import MOST_LAYERS, Keys
 from layers.floor.modules import Tower
 
 
@@ -16,7 +16,7 @@ def _blocks(layers: int, hidden: int, inner: int, *, gated: bool = False, qkv: i
 
 
 def _layers(keys: Keys, *names: str) -> int:
-    return keys.count(*names, most=4096)
+    return keys.count(*names, most=MOST_LAYERS)
 
 
 def qwen(keys: Keys, hidden: int) -> Tower:
@@ -25,7 +25,7 @@ def qwen(keys: Keys, hidden: int) -> Tower:
     patch = keys.count("in_channels") * keys.count("temporal_patch_size")
     patch *= keys.count("patch_size") ** 2
     merged = width * keys.count("spatial_merge_size") ** 2
-    mergers = 1 + len(keys.choices("deepstack_visual_indexes", range(4096)) or [])
+    mergers = 1 + len(keys.choices("deepstack_visual_indexes", range(MOST_LAYERS)) or [])
     positions = keys.count("num_position_embeddings")
     size = _blocks(_layers(keys, "depth"), width, inner) + (patch + positions) * width
     keys.pass_over("num_heads")
