@@ -118,7 +118,7 @@ def _inputs(question: Question) -> Iterator[_Input]:
     low, high = (share * hardware.hbm_bytes_per_s for share in ACHIEVED)
     yield _Input("HBM bandwidth", "bytes/s", low, high, _bandwidth)
     if layout.ep > 1 and any(isinstance(p.module, MixtureOfExperts) for p in question.model.parts):
-        yield _Input("expert imbalance", "busiest/mean", *IMBALANCE, _imbalance)
+        yield _Input("expert imbalance", "times the mean", *IMBALANCE, _imbalance)
     context = float(question.step.context)
     yield _Input("context", "tokens", context / 2, 2 * context, _context)
 
