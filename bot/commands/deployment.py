@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from layers.floor.thresholds import Table
     from layers.floor.triage import Limit
 
-MOST_CONFIG_BYTES = 1 << 20
+MOST_CONFIG_BYTES = 1 << 23  # a quantisation config may list each of 20,000 matrices
 MOST_TOKENS, MOST_DEVICES = 10**9, 65_536
 CONFIG = "config.json"
 THRESHOLDS = "stop-thresholds"
@@ -214,4 +214,7 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    """Return an infinity, which configurations state for an open limit. Raises ValueError for NaN."""
+    if name == "NaN":
+        raise ValueError(f"{name} is no number")
+    return float(name)

@@ -428,7 +428,7 @@ def test_what_is_wrong_is_said_with_what_would_be_right(call: Call, what: str) -
         ("[1]", "not a JSON object"),
         ('{"hidden_size": NaN}', "NaN is no number"),
         ("[" * 100_000, "not JSON"),
-        (" " * (1 << 20) + "{}", "not a config"),
+        (" " * (1 << 23) + "{}", "not a config"),
         (
             json.dumps(DEEPSEEK | {"model_type": "nonesuch", "architectures": ["Nonesuch"]}),
             "onesuch",
