@@ -474,6 +474,22 @@ def test_falcon_h1_has_attention_and_a_state_space_side_by_side() -> None:
     assert model_of(found).parameters() == size(TABLES, (QKVO + MAMBA + block(96)) * 4)
 
 
+def test_mamba2_has_a_state_space_in_each_layer_and_no_cache() -> None:
+    found = {key: BASE[key] for key in ("hidden_size", "num_hidden_layers", "vocab_size")} | {
+        "model_type": "mamba2",
+        "num_heads": 4,
+        "head_dim": 8,
+        "state_size": 16,
+        "n_groups": 2,
+        "conv_kernel": 4,
+    }
+    model, precision = read(found)
+    assert model.parameters() == size(TABLES, MAMBA * 4)
+    whole = floor(model, Step(1.0, 4096.0), Place(Layout(), DEVICE, precision)).whole
+    assert whole.cache_bytes_per_token == 0
+    assert whole.state_bytes_per_sequence == 4 * 4 * 8 * 16 * 4
+
+
 # Sizes as the publishers' config.json state them, and the totals (and active parameters) of their model cards.
 PUBLISHED: list[tuple[str, dict[str, Any], float, float | None]] = [
     (
@@ -680,53 +696,6 @@ def test_a_published_model_comes_to_its_published_size(
         assert any(
             value == pytest.approx(active, rel=0.04) for value in (met, met + tables, met - tables)
         )
-
-
-VISION = {
-    "llama4": {
-        "hidden_size": 1408,
-        "intermediate_size": 5632,
-        "num_hidden_layers": 34,
-        "patch_size": 14,
-        "image_size": 336,
-        "projector_input_dim": 4096,
-        "projector_output_dim": 4096,
-        "vision_output_dim": 4096,
-    },
-    "gemma3": {
-        "hidden_size": 1152,
-        "intermediate_size": 4304,
-        "num_hidden_layers": 27,
-        "patch_size": 14,
-        "image_size": 896,
-    },
-}
-
-
-@pytest.mark.parametrize(
-    ("family", "hidden", "size_of"), [("llama4", 5120, 0.87e9), ("gemma3", 5376, 0.42e9)]
-)
-def test_a_tower_is_in_memory_and_in_no_step(family: str, hidden: int, size_of: float) -> None:
-    keys = {"hidden_size": hidden, "head_dim": 128, "sliding_window": 512}
-    if family == "llama4":
-        keys = {
-            "hidden_size": hidden,
-            "intermediate_size_mlp": 96,
-            "num_local_experts": 4,
-            "num_experts_per_tok": 1,
-            "interleave_moe_layer_step": 1,
-        }
-    text = config(family, **keys)
-    with_tower = {"model_type": family, "text_config": text, "vision_config": VISION[family]}
-    without = {"model_type": family, "text_config": text}
-    seeing, blind = read(with_tower), read(without)
-    place = Place(Layout(), DEVICE, seeing[1])
-    whole, bare = (floor(model, Step(8.0, 512.0), place).whole for model in (seeing[0], blind[0]))
-    tower = seeing[0].parameters() - blind[0].parameters()
-    assert tower == pytest.approx(size_of, rel=0.02)
-    assert whole.hbm_bytes == bare.hbm_bytes
-    assert whole.resident_bytes - bare.resident_bytes == pytest.approx(2 * tower)
-    assert any("vision_config" in text for text in blind[0].assumptions)
 
 
 def test_equal_modules_in_equal_formats_are_one_part_and_names_are_told_apart() -> None:

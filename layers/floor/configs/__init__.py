@@ -35,6 +35,7 @@ class Family:
 FAMILIES: Mapping[str, Family] = {
     "llama": Family(grouped.dense),
     "mistral": Family(grouped.dense),
+    "mistral3": Family(grouped.dense, towers.pixtral),
     "granite": Family(grouped.dense),
     "olmo": Family(grouped.dense),
     "olmo2": Family(grouped.dense),
@@ -42,6 +43,7 @@ FAMILIES: Mapping[str, Family] = {
     "qwen2": Family(grouped.qwen),
     "qwen3": Family(grouped.qwen),
     "mimo": Family(grouped.qwen),
+    "qwen2_5_vl": Family(grouped.qwen, towers.qwen2_5),
     "qwen2_moe": Family(grouped.qwen_experts),
     "qwen3_moe": Family(grouped.qwen_experts),
     "qwen3_vl": Family(grouped.qwen, towers.qwen),
@@ -79,6 +81,7 @@ FAMILIES: Mapping[str, Family] = {
     "qwen3_5_moe": Family(hybrid.qwen_next, towers.qwen),
     "nemotron_h": Family(hybrid.nemotron_h),
     "falcon_h1": Family(hybrid.falcon_h1),
+    "mamba2": Family(hybrid.mamba2),
 }
 
 

@@ -127,3 +127,17 @@ def falcon_h1(keys: Keys) -> Plan:
     if space.heads * space.width != inner:
         raise ConfigError(f"{keys.at('mamba_d_ssm')} is not the heads times their width")
     return Plan([(attention(keys), space, feed_forward(keys))] * depth(keys))
+
+
+def mamba2(keys: Keys) -> Plan:
+    """Read Mamba-2: a state space in each layer and nothing else."""
+    space = StateSpace(
+        keys.count("hidden_size"),
+        keys.count("num_heads"),
+        keys.count("head_dim"),
+        keys.count("state_size"),
+        keys.count("n_groups"),
+        keys.count("conv_kernel", default=4),
+    )
+    keys.pass_over("rms_norm", "norm_before_gate", "intermediate_size", "use_associative_scan")
+    return Plan([(space,)] * depth(keys))

@@ -34,6 +34,19 @@ def qwen(keys: Keys, hidden: int) -> Tower:
     )
 
 
+def qwen2_5(keys: Keys, hidden: int) -> Tower:
+    """Return Qwen2.5-VL's tower: gated blocks, then a merger of 2 x 2 patches."""
+    width = keys.count("hidden_size")
+    inner = keys.count("intermediate_size")
+    patch = keys.count("in_channels", "in_chans", default=3) * keys.count("patch_size") ** 2
+    patch *= keys.count("temporal_patch_size", default=2)
+    merged = width * keys.count("spatial_merge_size", default=2) ** 2
+    keys.pass_over("num_heads", "spatial_patch_size", "window_size", "fullatt_block_indexes")
+    keys.pass_over("tokens_per_second")
+    size = _blocks(_layers(keys, "depth"), width, inner, gated=True) + patch * width
+    return Tower("vision", size + merged * (merged + keys.count("out_hidden_size", default=hidden)))
+
+
 def gemma4(keys: Keys, hidden: int) -> Tower:
     """Return Gemma 4's tower: gated blocks, a table of positions for each axis."""
     keys.refuse("use_clipped_linears", unless=False)
@@ -94,6 +107,16 @@ def siglip(keys: Keys, hidden: int) -> Tower:
     patch = keys.count("num_channels", default=3) * side**2
     keys.pass_over("num_attention_heads", "vision_use_head", "num_image_tokens", "num_positions")
     return Tower("vision", size + (patch + positions + hidden) * width)
+
+
+def pixtral(keys: Keys, hidden: int) -> Tower:
+    """Return Pixtral: gated blocks, 2 x 2 patches merged, two matrices into the model."""
+    width = keys.count("hidden_size")
+    inner = keys.count("intermediate_size")
+    size = _blocks(_layers(keys, "num_hidden_layers"), width, inner, gated=True)
+    patch = keys.count("num_channels", default=3) * keys.count("patch_size") ** 2
+    keys.pass_over("num_attention_heads", "head_dim", "image_size")
+    return Tower("vision", size + (patch + 4 * width + hidden) * width + hidden**2)
 
 
 def llama4(keys: Keys, hidden: int) -> Tower:
