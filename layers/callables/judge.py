@@ -354,7 +354,7 @@ class _Judgement:
         look = self._record.looks[-1]
         detail = (
             f"{look.estimate:.3f} times ({look.ci[0]:.3f} to {look.ci[1]:.3f}) after {look.k} "
-            f"launches, {look.pairs} pairs of {self._calls} calls; gain {look.gain:.1%} against a "
+            f"launch{'es' * (look.k > 1)}, {look.pairs} pairs of {self._calls} calls; gain {look.gain:.1%} against a "
             f"floor of {look.floor:.1%}, z {look.z:.1f} against {look.boundary:.1f}"
         )
         return gate("gain", result, look.reason, detail)

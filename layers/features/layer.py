@@ -116,7 +116,8 @@ def _hypothesis(
         for path, items in found.items()
         for refusal in refusals(items)
     ]
-    why = f"{share:.1%} of the server's CPU time is spent at {len(matched)} place(s) of this kind"
+    places = "1 place" if len(matched) == 1 else f"{len(matched)} places"
+    why = f"{share:.1%} of the server's CPU time is spent at {places} of this kind"
     if left:
         why += f"; left as they are: {', '.join(left[:SHOWN_REFUSALS])}"
     if len(left) > SHOWN_REFUSALS:

@@ -386,7 +386,7 @@ class Verifier:
 def _gain_gate(result: GateResult, reason: str, trial: Trial) -> Gate:
     look = trial.looks[-1]
     detail = (
-        f"{look.estimate:.3f} times ({look.ci[0]:.3f} to {look.ci[1]:.3f}) after {look.k} launches, "
+        f"{look.estimate:.3f} times ({look.ci[0]:.3f} to {look.ci[1]:.3f}) after {look.k} launch{'es' * (look.k > 1)}, "
         f"{look.pairs} pairs; gain {look.gain:.1%} against a floor of {look.floor:.1%}, "
         f"z {look.z:.1f} against {look.boundary:.1f}"
     )

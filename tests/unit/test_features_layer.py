@@ -90,7 +90,7 @@ def test_says_what_it_left_and_why(stack):
     )
     found = {h.card: h.why for h in LAYER.diagnose(SPOTS, stack, CARDS)}
     assert found["concat-to-slices"] == (
-        "5.0% of the server's CPU time is spent at 1 place(s) of this kind; left as they are: "
+        "5.0% of the server's CPU time is spent at 1 place of this kind; left as they are: "
         "other.py:5 (not joined along the last axis of a matrix)"
     )
 
