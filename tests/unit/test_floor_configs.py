@@ -79,6 +79,18 @@ def test_a_tied_head_is_counted_once_and_the_family_says_what_is_the_default() -
     assert model_of(config("mistral", tie_word_embeddings=...)).parameters() == tied + 64_000
 
 
+def test_a_language_model_may_come_without_the_encoder_that_its_family_has() -> None:
+    inner = config("qwen3_vl_text")
+    assert model_of(inner).parts == model_of(config("qwen3")).parts
+    assert model_of(inner).assumptions == ()
+
+
+def test_a_model_in_32_bits_is_taken_as_served_in_16_and_says_so() -> None:
+    model, precision = read(config("llama", torch_dtype="float32"))
+    assert precision == read(config("llama"))[1]
+    assert any("float32" in text for text in model.assumptions)
+
+
 def test_heads_are_as_many_and_as_wide_as_the_hidden_size_allows_where_nothing_is_stated() -> None:
     model = model_of(config("llama", num_key_value_heads=..., head_dim=...))
     assert model.parameters() == size(TABLES, ([(64, 64)] * 4 + block(96)) * 4)
@@ -95,6 +107,17 @@ def test_a_window_counts_as_state_and_the_whole_context_as_cache() -> None:
         (config("qwen3", layer_types=["full_attention"] * 4), 4),
     ):
         assert bytes_per_token(found) == full * 2 * 2 * 16 * 2, found["model_type"]
+
+
+def test_a_window_keeps_no_more_than_the_context_has() -> None:
+    wide, open_ = (config("phi3", sliding_window=window) for window in (262_144, None))
+    rooms = []
+    for found in (wide, open_):
+        model, precision = read(found)
+        rooms.append(
+            floor(model, Step(1.0, 4096.0), Place(Layout(), DEVICE, precision)).most_sequences
+        )
+    assert rooms[0] == pytest.approx(rooms[1])
 
 
 def test_experts_hold_the_routed_ones_the_router_and_the_shared_one() -> None:
@@ -761,6 +784,10 @@ def test_what_is_wrong_or_not_declared_is_refused_with_its_key(
         (config("qwen3", layer_types=["full_attention"] * 3), "tells of 3 layers, there are 4"),
         (config("qwen3", layer_types=["retention"] * 4), "'retention' is not declared"),
         (config("qwen3", layer_types="full"), "is no list"),
+        (
+            {"model_type": "qwen3_vl", "text_config": config("x"), "tie_word_embeddings": True},
+            "tie_word_embeddings and text_config.tie_word_embeddings disagree",
+        ),
         (config("gemma2"), "sliding_window is missing and layers have a window"),
         (config("mixtral", num_local_experts=8, num_experts_per_tok=9), "from 1 to 8"),
         (config("mixtral", num_local_experts=8, num_experts=4, num_experts_per_tok=2), "disagree"),

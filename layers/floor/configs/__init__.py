@@ -20,7 +20,7 @@ from layers.floor.precision import Precision
 
 __all__ = ["FAMILIES", "ConfigError", "Family", "read"]
 
-DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,6 @@ FAMILIES: Mapping[str, Family] = {
     "minimax_m3": Family(grouped.minimax_m3),
     "minimax_m3_vl": Family(grouped.minimax_m3, towers.minimax),
     "mimo_v2_flash": Family(grouped.mimo_v2),
-    "step3p5": Family(grouped.step3),
     "step3p7": Family(grouped.step3),
     "glm4_moe": Family(grouped.glm4_moe),
     "nemotron-nas": Family(grouped.nemotron_nas),
@@ -98,7 +97,6 @@ def read(
     family = _family(whole)
     text = whole.section("text_config") or whole
     whole.refuse("audio_config")
-    tied = whole if whole.has("tie_word_embeddings") else text
     hidden = text.count("hidden_size")
     assumptions: list[str] = []
     formats = _scheme(whole, text, quantisation, assumptions)
@@ -107,25 +105,36 @@ def read(
         name,
         hidden,
         text.count("vocab_size"),
-        tied.flag("tie_word_embeddings", default=family.tied),
+        _tied(whole, text, family),
         _towers(whole, family, hidden, assumptions),
         assumptions,
     )
-    text.pass_over("tie_word_embeddings")
     plan = family.read(text)
     for keys in {id(keys): keys for keys in (text, whole)}.values():
         keys.finish()
     return assemble(stated, plan, formats)
 
 
+def _tied(whole: Keys, text: Keys, family: Family) -> bool:
+    """Return whether the head is the embedding's table, as the outer or the inner mapping says."""
+    name = "tie_word_embeddings"
+    stated = {keys.flag(name) for keys in (whole, text) if keys.has(name)}
+    if len(stated) > 1:
+        raise ConfigError(f"{whole.at(name)} and {text.at(name)} disagree")
+    return stated.pop() if stated else family.tied
+
+
 def _family(whole: Keys) -> Family:
     kind = whole.text("model_type")
-    if kind not in FAMILIES:
+    if kind in FAMILIES:
+        return FAMILIES[kind]
+    inner = FAMILIES.get(kind.removesuffix("_text"))  # the language model of a larger one, alone
+    if inner is None:
         raise ConfigError(
             f"model_type: {kind[:60]!r} is not declared",
             f"declared: {', '.join(FAMILIES)}; declare another in layers/floor/configs",
         )
-    return FAMILIES[kind]
+    return replace(inner, tower=None)
 
 
 def _towers(whole: Keys, family: Family, hidden: int, assumptions: list[str]) -> list[Tower]:
@@ -149,6 +158,8 @@ def _scheme(whole: Keys, text: Keys, quantisation: object, assumptions: list[str
         assumptions.append("no dtype is stated: what is not quantised is taken as bfloat16")
     elif not isinstance(dtype, str) or dtype not in DTYPES:
         raise ConfigError(f"dtype: {str(dtype)[:40]!r} is not declared: {', '.join(DTYPES)}")
+    elif dtype == "float32":
+        assumptions.append("float32 is stated: engines serve it in 16 bits")
     stored = DTYPES[dtype] if isinstance(dtype, str) else "bf16"
     found = whole.any("quantization_config") or text.any("quantization_config")
     base = Numbers(stored, stored)

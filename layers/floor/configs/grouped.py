@@ -28,7 +28,7 @@ from layers.floor.configs.plan import (
 from layers.floor.modules import Attention, GatedMLP, Matrices, MixtureOfExperts, SparseIndex
 
 EXPERT_COUNT = ("num_experts", "num_local_experts", "n_routed_experts")
-LIKE_THE_LAST = ["draft layers, if any, are taken to be like the last layer, which is not stated"]
+LIKE_THE_LAST = ["draft layers are taken to be like the last layer, which is not stated"]
 CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "top_k_experts")
 
 
@@ -193,7 +193,8 @@ def minimax_m2(keys: Keys) -> Plan:
     modules = drafts(keys, "num_mtp_modules") * drafts(keys, "mtp_transformer_layers")
     if not keys.flag("use_mtp", default=False):
         modules = 0
-    return Plan([layer] * layers, [predictor(layer[0].hidden, layer)] * modules, LIKE_THE_LAST)
+    draft = [predictor(layer[0].hidden, layer)] * modules
+    return Plan([layer] * layers, draft, LIKE_THE_LAST if draft else ())
 
 
 def minimax_m3(keys: Keys) -> Plan:
@@ -212,13 +213,14 @@ def minimax_m3(keys: Keys) -> Plan:
     full = attention(keys)
     picking = replace(full, index=index)
     last: Layer = (picking, routed)
+    draft = [predictor(full.hidden, last)] * drafts(keys, "num_mtp_modules")
     return Plan(
         [
             (picking if picks else full, routed if has else block)
             for picks, has in zip(used, has_experts, strict=True)
         ],
-        [predictor(full.hidden, last)] * drafts(keys, "num_mtp_modules"),
-        LIKE_THE_LAST,
+        draft,
+        LIKE_THE_LAST if draft else (),
     )
 
 

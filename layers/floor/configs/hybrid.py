@@ -34,6 +34,8 @@ def qwen_next(keys: Keys) -> Plan:
     keys.refuse("mlp_only_layers", unless=[])
     keys.refuse("decoder_sparse_step", unless=1)
     keys.refuse("mamba_ssm_dtype", unless=STATES)
+    keys.refuse("use_sliding_window", unless=False)
+    keys.pass_over("max_window_layers", "sliding_window")
     full = attention(keys, gated=keys.flag("attn_output_gate", default=True))
     delta = _delta(keys)
     feed = _feed(keys)

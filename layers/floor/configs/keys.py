@@ -38,13 +38,14 @@ _PASSIVE = """
     activation_situ_linear_beta swiglu_limit swiglu_alpha attention_bias qkv_bias mlp_bias use_bias
     use_conv_bias mamba_proj_bias mamba_conv_bias projectors_bias bias final_logit_softcapping
     attn_logit_softcapping query_pre_attn_scalar logits_scaling embedding_multiplier residual_multiplier
-    attention_multiplier logit_scale clip_qkv norm_after
+    attention_multiplier logit_scale clip_qkv norm_after lm_head_bias interpolation_factor
+    cache_implementation model_max_length
 
     rope_theta rope_scaling rope_parameters rope_local_base_freq rope_interleave swa_rope_theta
     compress_rope_theta rotary_dim partial_rotary_factor use_mrope indexer_rope_interleave mla_use_nope
     attn_temperature_tuning attn_scale floor_scale use_qk_norm qk_norm_type use_gemma_norm qk_head_dim
     add_swa_attention_sink_bias add_full_attention_sink_bias attention_value_scale
-    use_bidirectional_attention output_gate_type for_llm_class use_bidirectional
+    use_bidirectional_attention output_gate_type for_llm_compressor
 
     n_group topk_group num_expert_group use_grouped_topk topk_method scoring_func norm_topk_prob
     moe_renormalize moe_router_activation_func moe_router_scaling_factor moe_router_dtype
@@ -53,6 +54,7 @@ _PASSIVE = """
     index_share_for_mtp_iteration
 
     chunk_size expand num_logits_to_keep time_step_floor time_step_limit time_step_max time_step_min
+    time_step_init_scheme time_step_scale
     time_step_rank use_mamba_kernels mamba_chunk_size mamba_rms_norm
     mamba_norm_before_gate mamba_use_mlp mamba_expand mlp_expansion_factor ssm_multipliers ssm_in_multiplier
     ssm_out_multiplier attention_in_multiplier attention_out_multiplier key_multiplier mlp_multipliers
