@@ -1,31 +1,21 @@
 """The second half of a pull request body, as markdown: what surrounds the case.
 
-Replicas, other attempts, machine and versions, raw data.
+Replicas, other attempts, machine and versions, plots. Its tables are those of
+`bot.render.surroundings`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bot.render import numbers, text
-from bot.render.markdown import bullets, details, table
-from bot.render.text import code, inline
+from bot.render import as_markdown, numbers, surroundings, text
+from bot.render.measured import SERVED, Words
+from bot.render.text import inline
 
 if TYPE_CHECKING:
-    from layers.evidence import (
-        Block,
-        Environment,
-        EvidenceFile,
-        Iteration,
-        Noise,
-        OnTop,
-        Pair,
-        Peak,
-        RunReport,
-        StackRecord,
-    )
+    from layers.evidence import EvidenceFile, Iteration, JudgeReport, OnTop, Peak, RunReport
 
 REPLICAS = 10  # where the manifest names no peak
 ALT = {
@@ -88,17 +78,7 @@ def _capacity(evidence: EvidenceFile) -> tuple[float, str]:
 
 def tried(evidence: EvidenceFile) -> str:
     """List what else the run tried, with the verdict and its reason."""
-    rows = [
-        [
-            str(other.n),
-            str(other.layer),
-            inline(other.hypothesis.title, 100),
-            str(other.verdict),
-            why_line(other),
-        ]
-        for other in evidence.others
-    ]
-    found = table(["#", "layer", "change", "verdict", "why"], rows, right="r") if rows else ""
+    found = as_markdown.table(surroundings.tried(evidence.others))
     return "\n\n".join(part for part in (found, _shared(evidence.shard)) if part)
 
 
@@ -115,105 +95,22 @@ def _shared(shard: str | None) -> str:
 
 def why_line(iteration: Iteration) -> str:
     """Return the reason code with the number or detail that goes with it, as markdown."""
-    return f"{code(iteration.reason)} {inline(why_line_plain(iteration))}".rstrip()
-
-
-def why_line_plain(iteration: Iteration) -> str:
-    """Return the number or detail that goes with the reason code, as one line of plain text."""
-    if iteration.detail:
-        return text.one_line(iteration.detail, 200)
-    if iteration.end_to_end:
-        end = iteration.end_to_end
-        return f"{numbers.times_between(end.throughput_ratio, end.ci)} throughput"
-    if iteration.looks:
-        look = iteration.looks[-1]
-        seen = numbers.times_between(look.estimate, look.ci)
-        return f"{seen} throughput, floor {numbers.percent(look.floor)}"
-    return ""
+    return as_markdown.line(surroundings.why(iteration))
 
 
 def environment(
-    machine: Environment, stack: StackRecord | None, noise: Noise | None, seed: int
+    found: EvidenceFile | JudgeReport, called: Words = SERVED, *, run_id: str = ""
 ) -> str:
-    """List hardware, versions, pins, traffic and noise."""
-    versions = [f"{inline(k)} {inline(v)}" for k, v in sorted(machine.packages.items())]
-    lines = [
-        f"{inline(machine.cpu)}, {machine.cores} cores, {numbers.number(machine.memory_gib)} GiB, "
-        f"{inline(machine.kernel)}",
-        f"{inline(machine.server)}, Python {inline(machine.python)}"
-        + (f"; {', '.join(versions)}" if versions else ""),
-    ]
-    if machine.sandbox:
-        lines.append(f"candidates ran in {inline(machine.sandbox, 300)}")
-    if stack:
-        lines += [
-            f"server on {_cpus(machine.server_cpus)}, load generator on "
-            f"{_cpus(machine.generator_cpus)}; seed {seed}",
-            f"recorded traffic: {numbers.count(stack.requests)} requests at "
-            f"{numbers.per_second(stack.recorded_rate)}"
-            + (
-                f", {numbers.number(stack.candidates_mean)} candidates each on average"
-                if stack.candidates_mean
-                else ""
-            ),
-        ]
-    else:
-        lines.append(f"seed {seed}")
-    if noise:
-        what = "the unmodified stack" if stack else "the reference"
-        lines.append(
-            f"noise of {what} against itself, throughput: "
-            f"{numbers.points(noise.work.floor_pct)} over {noise.work.pairs} pairs in "
-            f"{noise.work.launches} launch{'es' if noise.work.launches > 1 else ''}"
-        )
-    return bullets(lines)
+    """List hardware, versions, pins and traffic, and how much the machine's noise is."""
+    known = surroundings.facts(found.environment, found.stack, found.seed, run_id)
+    floor = as_markdown.table(surroundings.noise_floor(found.noise, called)) if found.noise else ""
+    return "\n\n".join(part for part in (as_markdown.facts(known), floor) if part)
 
 
 def images(plots: Mapping[str, str]) -> str:
     """Embed the plots that the forge can show."""
     shown = (f"![{ALT[name]}]({text.address(plots[name])})" for name in ALT if name in plots)
     return "\n\n".join(shown)
-
-
-def raw_pairs(looked: Sequence[Pair], fresh: Sequence[Pair]) -> str:
-    """List every pair, collapsed: those of the looks, and the fresh ones."""
-    kinds = [("look", looked), ("fresh", fresh)]
-    rows = [
-        [kind, str(p.launch), str(p.pair), f"{p.throughput_ratio:.4f}", f"{p.cpu_ratio:.4f}"]
-        for kind, pairs in kinds
-        for p in pairs
-    ]
-    head = ["kind", "launch", "pair", "throughput ratio", "CPU ratio"]
-    name = f"Every pair ({len(rows)})"
-    return details(name, table(head, rows, right="lrrrr")) if rows else ""
-
-
-def raw_blocks(blocks: Sequence[Block]) -> str:
-    """List every block, collapsed."""
-    rows = [
-        [
-            b.measure,
-            b.arm,
-            f"{b.launch}.{b.pair}.{b.position}",
-            numbers.count(b.completed),
-            numbers.count(b.errors),
-            f"{b.wall_s:.3f}",
-            f"{b.rate:.3f}",
-            f"{1000 * sum(b.cpu_s.values()) / b.completed:.3f}" if b.completed else numbers.ABSENT,
-            f"{b.generator_cpu:.2f}",
-            f"{b.neighbour_cpu:.2f}",
-            code(b.void or ""),
-        ]
-        for b in blocks
-    ]
-    head = ["measure", "arm", "launch.pair.place", "completed", "errors", "wall s", "req/s"]
-    head += ["CPU ms / request", "generator cores", "neighbour cores", "void"]
-    name = f"Every block ({len(rows)})"
-    return details(name, table(head, rows, right="llrrrrrrrrl")) if rows else ""
-
-
-def _cpus(cpus: list[int]) -> str:
-    return f"CPU {', '.join(map(str, cpus))}" if cpus else "any CPU"
 
 
 def on_top_line(found: OnTop) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bot.render import judgement, numbers
-from bot.render.sections import folded
+from bot.render.measured import folded
 from bot.render.terminal import STYLES, rich_table
 from bot.render.text import one_line
 

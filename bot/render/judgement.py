@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bot.render import again, context, numbers, sections
+from bot.render import again, as_markdown, context, measured, numbers, sections, surroundings
 from bot.render.body import Ending, Section, fit
-from bot.render.markdown import bullets, table
+from bot.render.content import Table, left, said
+from bot.render.markdown import bullets
 from bot.render.text import code, inline
 
 if TYPE_CHECKING:
-    from layers.evidence import EndToEnd, Gate, JudgeReport, VerifyReport
+    from layers.evidence import EndToEnd, JudgeReport, VerifyReport
 
 MOST_DETAIL = 600  # characters of a detail in the summary; the log has the rest
-MOST_FILES = 20
 SHED_FIRST = ("blocks", "pairs", "environment", "looks", "equivalence", "files", "load_test")
 MEANINGS: Mapping[str, str] = {
     "accepted": "every gate passed, and the gain was confirmed on fresh pairs",
@@ -92,25 +92,26 @@ def _ending(data: str) -> Ending:
 
 def _sections(report: JudgeReport, run_again: str | None) -> list[Section]:
     """Return all parts; what is below the gates starts collapsed: a comment is read on a phone."""
-    words = _words(report)
-    machine = context.environment(report.environment, report.stack, report.noise, report.seed)
+    called, table = _words(report), as_markdown.table
     commands = again.given(report) if run_again is None else run_again
+    looks = measured.looks(report, measured.looks_mean())
+    seen = measured.resolution(report.resolvable)
     folded = (
-        ("equivalence", "Outputs", _outputs(report)),
-        ("gain", "How much faster, and how sure", sections.gain(report, report.noise, words)),
-        ("looks", "The looks that led to the verdict", sections.looks(report)),
-        ("resolution", "What could have been seen", _resolution_table(report)),
-        ("load_test", "Load test at the SLO", sections.load_test(report)),
-        ("environment", "Where it was measured", machine),
+        ("equivalence", "Outputs", table(measured.equivalence(report, called))),
+        ("gain", measured.GAIN, table(measured.gain(report, report.noise, called))),
+        ("looks", "The looks that led to the verdict", table(looks)),
+        ("resolution", seen.title, table(seen)),
+        ("load_test", measured.LOAD_TEST, table(measured.load_test(report))),
+        ("environment", surroundings.MACHINE, context.environment(report, called)),
     )
     return [
         Section("summary", "", "\n\n".join(_summary(report))),
         Section("warnings", "Notes", bullets(map(inline, report.warnings))),
         Section("files", "What changes", _files(report.files_changed)),
-        Section("gates", "Gates", _gates(report.gates)),
+        Section("gates", "Gates", table(measured.gates(report.gates))),
         *(Section(name, heading, told, folded=True) for name, heading, told in folded),
-        Section("pairs", "", context.raw_pairs(report.pairs, report.confirm)),
-        Section("blocks", "", context.raw_blocks(report.blocks)),
+        Section("pairs", "", as_markdown.folded(measured.pairs(report))),
+        Section("blocks", "", as_markdown.folded(measured.blocks(report.blocks))),
         Section("reproduce", "Run it again", commands),
     ]
 
@@ -188,47 +189,28 @@ def end_line(end: EndToEnd | None) -> str:
 
 
 def _verified_summary(report: VerifyReport) -> list[str]:
-    rows = [["recorded", end_line(report.recorded)], ["measured again", end_line(report.again)]]
-    if difference := difference_line(report):
-        rows.append(["difference", difference])
     lines = [
         f"**{report.verdict}**: {code(report.reason)}. {inline(report.evidence, 200)}",
         f"That is: {meaning(report.verdict, report.reason)}.",
         inline(report.detail, MOST_DETAIL),
-        table(["estimate", "gain"], rows),
+        as_markdown.table(_estimates(report)),
     ]
     return [line for line in lines if line]
 
 
-def _gates(gates: Sequence[Gate]) -> str:
-    return sections.gates(gates) if gates else ""
+def _estimates(report: VerifyReport) -> Table:
+    rows = [
+        said("recorded", end_line(report.recorded)),
+        said("measured again", end_line(report.again)),
+    ]
+    if difference := difference_line(report):
+        rows.append(said("difference", difference))
+    return Table("Estimates", left("estimate", "gain"), tuple(rows))
 
 
 def _files(files: Sequence[str]) -> str:
-    shown = ", ".join(code(name, 200) for name in files[:MOST_FILES])
-    more = len(files) - MOST_FILES
-    return f"{shown}{f' and {more} more' if more > 0 else ''}." if files else ""
+    return f"{as_markdown.line(measured.named(files))}." if files else ""
 
 
-def _outputs(report: JudgeReport) -> str:
-    return sections.equivalence(report, _words(report)) if report.equivalence else ""
-
-
-def _words(report: JudgeReport) -> sections.Words:
-    return sections.SERVED if report.target == "patch" else sections.CALLED
-
-
-def _resolution_table(report: JudgeReport) -> str:
-    if not report.resolvable:
-        return ""
-    head = ["gain, 1 - 1/ratio", "launches", "time"]
-    rows = [
-        [numbers.percent(gain), str(launches), numbers.duration(60 * minutes)]
-        for gain, launches, minutes in report.resolvable
-    ]
-    return (
-        "The smallest gain that nine judgements in ten would accept by this look, on this machine "
-        "as noisy as it was. A change without effect is accepted in at most 0.5 % of judgements: "
-        "the whole rate is for this one candidate, where a run shares it among all of its own."
-        "\n\n" + table(head, rows, right="rrr")
-    )
+def _words(report: JudgeReport) -> measured.Words:
+    return measured.SERVED if report.target == "patch" else measured.CALLED

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bot.render import again, context, numbers, sections, text
+from bot.render import (
+    again,
+    as_markdown,
+    context,
+    measured,
+    numbers,
+    sections,
+    surroundings,
+    text,
+)
 from bot.render.again import Kept
 from bot.render.body import LIMIT, Ending, Section, fit
 
@@ -52,23 +61,24 @@ def render(
 
 
 def _sections(evidence: EvidenceFile, plots: Mapping[str, str], kept: Kept | None) -> list[Section]:
-    iteration, noise = evidence.iteration, evidence.noise
-    where = context.environment(evidence.environment, evidence.stack, noise, evidence.seed)
-    gain = sections.gain(iteration, noise, on_top=evidence.on_top)
+    iteration, table = evidence.iteration, as_markdown.table
+    gain = measured.gain(iteration, evidence.noise, on_top=evidence.on_top)
+    looks = measured.looks(iteration, measured.looks_mean(measured.RUN_RATE))
+    where = context.environment(evidence, run_id=evidence.run_id)
     return [
         Section("summary", "", sections.summary(evidence)),
         Section("why_slow", "What was slow, and how we know", sections.why_slow(evidence)),
         Section("change", "What changed, and why it is right", sections.change(evidence)),
-        Section("gain", "How much faster, and how sure", gain),
-        Section("looks", "", sections.looks(iteration, sections.RUN_RATE)),
+        Section("gain", measured.GAIN, table(gain)),
+        Section("looks", "", table(looks)),
         Section("plots", "", context.images(plots)),
-        Section("load_test", "Load test at the SLO", sections.load_test(iteration)),
+        Section("load_test", measured.LOAD_TEST, table(measured.load_test(iteration))),
         Section("replicas", "What it means in replicas", context.replicas(evidence)),
         Section("tried", "What else this run tried", context.tried(evidence)),
-        Section("environment", "Where it was measured", where),
+        Section("environment", surroundings.MACHINE, where),
         Section("reproduce", "Run it again", again.evidence(evidence, kept)),
-        Section("pairs", "", context.raw_pairs(iteration.pairs, iteration.confirm)),
-        Section("blocks", "", context.raw_blocks(evidence.blocks)),
+        Section("pairs", "", as_markdown.folded(measured.pairs(iteration))),
+        Section("blocks", "", as_markdown.folded(measured.blocks(evidence.blocks))),
     ]
 
 

@@ -1,5 +1,6 @@
 """The report of a run: one HTML file that needs nothing but a browser.
 
+Its tables are those of a pull request's body (`bot.render.measured`, `bot.render.surroundings`).
 No script, no font, no request to anywhere: a content security policy in the page says so too.
 """
 
@@ -8,19 +9,38 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from bot.render import numbers, phases
-from bot.render.context import replicas_of_run, why_line_plain
+from bot.render import measured, numbers, surroundings
+from bot.render.content import Line, Table, code, theirs, verdict, words
+from bot.render.context import replicas_of_run
 from bot.render.text import code_spans, one_line, visible
 
 if TYPE_CHECKING:
-    from layers.evidence import Block, Iteration, RunReport
+    from layers.evidence import Block, Iteration, OnTop, RunReport
 
 MOST_BLOCKS = 400  # rows; the journal holds all
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The evidence of one iteration, as the page shows it."""
+
+    n: int
+    accepted: bool
+    summary: Line
+    why: str
+    expected: Line
+    explanation: str
+    places: Sequence[Line]
+    committed: Line
+    figures: Table | None  # of a confirmed gain
+    tables: Sequence[Table]
+    folded: Sequence[Table]  # raw data, collapsed
 
 
 def render(
@@ -35,19 +55,27 @@ def render(
     `bot.render.plots.of_run` makes it: it is put into the page as it is. `links` says, by number
     of the pull request, where its body is, relative to the page.
     """
-    page = _environment().get_template("report.html.j2")
-    return page.render(
-        run=report,
-        blocks={n: list(rows)[:MOST_BLOCKS] for n, rows in (blocks or {}).items()},
-        plots=plots or {},
-        links=links or {},
-        refused=[i for i in report.iterations if i.verdict != "accepted"],
-        tried=[i for i in report.iterations if _has_details(i)],
-        again=_again(report),
-        phases=phases.rows(report.profile) if report.profile else [],
-        phases_head=phases.HEAD,
-        phases_note=phases.NOTE,
-        peak=replicas_of_run(report),
+    detailed = [iteration for iteration in report.iterations if _has_details(iteration)]
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            run=report,
+            plots=plots or {},
+            pull_requests=surroundings.pull_requests(report.pull_requests, links or {}),
+            tried=surroundings.tried(report.iterations, {iteration.n for iteration in detailed}),
+            on_top=surroundings.on_top(report.on_top),
+            profile=_profile(report),
+            noise=_noise(report),
+            changes=[_change(each, report, (blocks or {}).get(each.n, ())) for each in detailed],
+            looks_mean=_looks_mean(report),
+            refused=surroundings.refused(report),
+            known=surroundings.facts(
+                report.environment, report.stack, report.seed, run_id=report.run_id
+            ),
+            again=_again(report),
+            peak=replicas_of_run(report),
+        )
     )
 
 
@@ -59,17 +87,72 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("number", "count", "setting", "times", "percent", "points", "ms", "per_second"):
+    for name in ("setting", "times", "per_second", "duration", "short"):
         environment.filters[name] = getattr(numbers, name)
-    environment.filters.update(
-        duration=numbers.duration, short=numbers.short, line=one_line, prose=_prose
-    )
-    environment.globals.update(between=numbers.between, why=why_line_plain, absent=numbers.ABSENT)
+    environment.filters.update(line=one_line, prose=_prose)
+    environment.globals.update(between=numbers.between)
     return environment
 
 
 def _has_details(iteration: Iteration) -> bool:
     return bool(iteration.gates or iteration.equivalence or iteration.looks or iteration.pairs)
+
+
+def _profile(report: RunReport) -> list[Table]:
+    record = report.profile
+    if record is None:
+        return []
+    return [
+        surroundings.hotspots(record, "before the first change"),
+        surroundings.by_phase(record),
+    ]
+
+
+def _noise(report: RunReport) -> Table | None:
+    return surroundings.noise_floor(report.noise, void=report.blocks_void) if report.noise else None
+
+
+def _looks_mean(report: RunReport) -> Line:
+    """Explain the tables of looks once for all of them; empty where there are none."""
+    looked = any(iteration.looks for iteration in report.iterations)
+    return measured.looks_mean(measured.RUN_RATE) if looked else ()
+
+
+def _change(iteration: Iteration, report: RunReport, blocks: Sequence[Block]) -> Change:
+    on_top: dict[int, OnTop] = {found.n: found for found in report.on_top}
+    gain = measured.gain(iteration, report.noise, on_top=on_top.get(iteration.n))
+    title = theirs(iteration.hypothesis.title)
+    return Change(
+        iteration.n,
+        accepted=iteration.verdict == "accepted",
+        summary=(words(f"{iteration.n}. "), title, words(" "), verdict(iteration.verdict)),
+        why=iteration.hypothesis.why,
+        expected=measured.expected(iteration.hypothesis),
+        explanation=iteration.explanation,
+        places=measured.places(iteration),
+        committed=_committed(iteration),
+        figures=gain if iteration.end_to_end else None,
+        tables=(
+            measured.gates(iteration.gates),
+            measured.equivalence(iteration),
+            gain,
+            measured.looks(iteration),
+            measured.load_test(iteration),
+        ),
+        folded=(measured.pairs(iteration), measured.blocks(blocks, MOST_BLOCKS)),
+    )
+
+
+def _committed(iteration: Iteration) -> Line:
+    """Say which commit holds the change, on which one and on which branch; empty for none."""
+    if not iteration.commit:
+        return ()
+    line = [words("Commit "), code(numbers.short(iteration.commit))]
+    if iteration.base_commit:
+        line += [words(" on "), code(numbers.short(iteration.base_commit))]
+    if iteration.branch:
+        line += [words(", branch "), code(iteration.branch)]
+    return (*line, words("."))
 
 
 def _again(report: RunReport) -> str:

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bot.render import numbers, phases
-from bot.render.context import on_top_line, why_line_plain
+from bot.render.context import on_top_line
+from bot.render.surroundings import why_plain
 from bot.render.text import one_line
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _machine(report: MeasureReport) -> str:
 
 
 def _iteration(iteration: Iteration) -> list[Text]:
-    why = f"{one_line(iteration.reason)}  {why_line_plain(iteration)}".rstrip()
+    why = f"{one_line(iteration.reason)}  {why_plain(iteration)}".rstrip()
     verdict = str(iteration.verdict)
     return [
         Text(str(iteration.n)),

@@ -5,7 +5,7 @@ import re
 from rich.console import Console
 
 from bot.render import judge_terminal, judgement
-from bot.render.sections import folded
+from bot.render.measured import folded
 from layers.base import ChangeClass
 from layers.evidence import Gate, GateResult, JudgeReport, Verdict
 from tests.golden_files import assert_golden

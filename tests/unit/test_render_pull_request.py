@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from bot.render import again, pull_request, sections
+from bot.render import again, as_markdown, measured, pull_request
 from bot.render import body as body_parts
 from bot.render.again import Kept
 from layers.evidence import EvidenceFile, Peak, Verdict
@@ -70,7 +70,7 @@ def test_a_percentile_of_one_arm_alone_is_not_shown():
     assert test is not None
     fewer = test.candidate.model_copy(update={"latency_ms": {"p50": 14.8}})
     other = changed(load_test=test.model_copy(update={"candidate": fewer}))
-    body = sections.load_test(other.iteration)
+    body = as_markdown.table(measured.load_test(other.iteration))
     assert re.findall(r"^\| (p\d\S*) \|", body, flags=re.MULTILINE) == ["p50"]
 
 
