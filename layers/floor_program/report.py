@@ -1,0 +1,126 @@
+"""Floors and walls as lines of text, and as the core of the documents that `fvec floor --json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from layers.floor.floors import Floor, times
+from layers.floor.model import Model
+from layers.floor.sensitivity import Answer, Sensitivity
+from layers.floor.triage import Service, seconds
+from layers.floor.walls import CAPACITY, Crossover, Walls, bound
+
+
+def floor_lines(
+    model: Model, answer: Answer, moves: Sequence[Sensitivity], service: Service | None
+) -> Iterator[str]:
+    """Yield what a person reads of a floor and of the measurement held to it."""
+    found = answer.floor
+    whole, account, place = found.times, found.whole, found.place
+    yield f"{model.name} on {place.layout.devices} x {place.hardware.name} as {place.layout}"
+    yield f"t_opt {seconds(whole.t_opt_s)}, t_sum {_t(whole.t_sum_s)}, bound by {bound(found)}"
+    yield f"  HBM {_t(whole.hbm_s)}, compute {_t(whole.compute_s)}, network {_t(whole.network_s)}"
+    for name, part in found.parts.items():
+        busy = times(part, place.hardware)
+        yield (
+            f"  {name}: {_t(busy.t_opt_s)} (HBM {_t(busy.hbm_s)}, compute {_t(busy.compute_s)}, "
+            f"network {_t(busy.network_s)})"
+        )
+    room = max(0.0, float(found.most_sequences))
+    yield f"weights {account.resident_bytes / 1e9:.4g} GB a device, room for {room:.4g} sequences"
+    for line in model.assumptions:
+        yield f"assumed: {line}"
+    yield from _decision_lines(answer)
+    if service:
+        yield f"SLO {service.verdict}: {service.reason}"
+    for one in moves:
+        if one.flips:
+            span = f"{one.low:.4g} to {one.high:.4g} {one.unit}"
+            yield f"not settled: {' and '.join(one.flips)} changes with {one.name}, {span}"
+
+
+def _decision_lines(answer: Answer) -> Iterator[str]:
+    decision = answer.decision
+    if decision is None:
+        return
+    used = f"{decision.residual:.3g} times t_opt, {decision.metric} {decision.utilisation:.0%}"
+    quality = "" if decision.quality is None else f", overlap quality {decision.quality:.2f}"
+    yield f"measured: {used}{quality}"
+    yield f"{decision.action}: {decision.reason}"
+    for line in decision.advice:
+        yield f"  - {line}"
+
+
+def floor_document(model: Model, answer: Answer, measured_s: float | None) -> dict[str, object]:
+    """Return the same as data; times in seconds, sizes in bytes of the busiest device."""
+    found = answer.floor
+    whole, account, hardware = found.times, found.whole, found.place.hardware
+    return {
+        "schema": "fvec.floor/1",
+        "model": model.name,
+        "hardware": hardware.name,
+        "layout": str(found.place.layout),
+        "t_opt_s": whole.t_opt_s,
+        "t_sum_s": whole.t_sum_s,
+        "resources": _busy(found),
+        "binding": whole.binding,
+        "bound": bound(found),
+        "ridge": {dtype: hardware.ridge(dtype) for dtype in hardware.flops_per_s},
+        "params": model.parameters(),
+        "weights_bytes_per_gpu": account.resident_bytes,
+        "kv_bytes_per_token": account.cache_bytes_per_token,
+        "capacity_requests": max(0.0, float(found.most_sequences)),
+        "assumptions": list(model.assumptions),
+        "measured_s": measured_s,
+        "decision": asdict(answer.decision) if answer.decision else None,
+    }
+
+
+def walls_lines(found: Sequence[Walls], crossings: Sequence[Crossover]) -> Iterator[str]:
+    """Yield the walls of each layout in the order in which load meets them, and where layouts cross."""
+    for walls in found:
+        yield f"{walls.fleet.name}: starts bound by {walls.starts}"
+        for wall in walls.walls:
+            if wall.resource == CAPACITY:
+                yield f"  {wall.resource}: {wall.sequences or 0.0:.4g} sequences fit"
+            elif wall.sequences is None:
+                yield f"  {wall.resource}: out of reach"
+            else:
+                within = "" if wall.within else ", which memory does not hold"
+                yield f"  {wall.resource}: from {wall.sequences:.4g} sequences{within}"
+    for one in crossings:
+        lost = next(name for name in one.between if name != one.faster)
+        yield f"{one.faster} overtakes {lost} from {one.sequences} sequences on, by {one.metric}"
+
+
+def walls_document(found: Sequence[Walls], crossings: Sequence[Crossover]) -> dict[str, object]:
+    """Return the same as data."""
+    return {
+        "schema": "fvec.walls/1",
+        "layouts": [
+            {
+                "name": walls.fleet.name,
+                "starts": walls.starts,
+                "walls": [
+                    {"resource": w.resource, "requests": w.sequences, "within_capacity": w.within}
+                    for w in walls.walls
+                ],
+                "first": walls.first,
+            }
+            for walls in found
+        ],
+        "crossovers": [
+            {"between": list(c.between), "requests": c.sequences, "metric": c.metric}
+            for c in crossings
+        ],
+    }
+
+
+def _busy(found: Floor) -> dict[str, float]:
+    whole = found.times
+    return {"hbm_s": whole.hbm_s, "compute_s": whole.compute_s, "network_s": whole.network_s}
+
+
+def _t(value: float) -> str:
+    return seconds(value) if value else "0"
