@@ -9,7 +9,8 @@ from typing import TypeAlias
 from layers.floor.account import Quantity
 
 # Scales are part of what is read: one float32 for a block of 128 x 128, one byte for 32 (OCP MX),
-# one byte for 16 (NVFP4), two bytes for 128 (GPTQ, AWQ groups). `int4/32` names another group.
+# one byte for 16 (NVFP4), two bytes for 128 (GPTQ, AWQ groups). `int4/32` names another group;
+# one scale for a row is as good as none.
 BYTES = {
     "fp32": 4.0,
     "bf16": 2.0,
@@ -21,6 +22,7 @@ BYTES = {
     "nvfp4": 0.5 + 1 / 16,
     "mxfp4": 0.5 + 1 / 32,
     "int4": 0.5 + 2 / 128,
+    "int4_row": 0.5,
 }
 _GROUPED = {"int4": 0.5, "int8": 1.0}
 

@@ -187,6 +187,36 @@ def test_gemma4_sees_the_whole_context_with_wide_heads_and_one_matrix_for_keys_a
     assert bytes_per_token(found) == 2 * 32 * 2
 
 
+def test_minimax_m2_counts_the_draft_modules_that_it_uses() -> None:
+    keys = {"num_local_experts": 8, "num_experts_per_tok": 2, "num_mtp_modules": 3}
+    found = config("minimax_m2", use_mtp=True, mtp_transformer_layers=1, **keys)
+    layer = QKVO + block(96) * 8 + [(8, 64)]
+    model = model_of(found)
+    assert model.parameters() == size(TABLES, layer * 4)
+    assert model.draft_parameters() == 3 * size([(64, 128)], layer)
+    assert any("like the last layer" in text for text in model.assumptions)
+    unused = model_of(config("minimax_m2", use_mtp=False, **keys))
+    assert (unused.draft_parameters(), unused.assumptions) == (0, ())
+
+
+def test_a_draft_is_a_pass_of_its_own_that_reads_the_head_again() -> None:
+    found = config("qwen3", num_nextn_predict_layers=2)
+    model, precision = read(found)
+    place, step = Place(Layout(), DEVICE, precision), Step(4.0, 128.0)
+    asked = dict(model.draft_accounts(step, place))
+    assert list(asked) == [
+        "draft projection",
+        "draft attention",
+        "draft feed-forward",
+        "draft head",
+    ]
+    assert asked["draft head"].hbm_bytes == 64_000 * 2
+    assert asked["draft head"].resident_bytes == 0
+    without = model_of(config("qwen3"))
+    bare, whole = (floor(one, step, place).whole for one in (without, model))
+    assert whole == bare
+
+
 def test_minimax_m3_keeps_a_key_for_its_index_in_sparse_layers_alone() -> None:
     found = config(
         "minimax_m3",
@@ -319,7 +349,11 @@ def test_an_indexer_adds_keys_and_a_layer_that_borrows_its_picks_has_none() -> N
     index = {"index_n_heads": 4, "index_head_dim": 16, "index_topk": 64}
     every = config("deepseek_v32", **LATENT, **index)
     some = config(
-        "glm_moe_dsa", **LATENT, **index, indexer_types=["full", "full", "shared", "shared"]
+        "glm_moe_dsa",
+        **{**LATENT, "first_k_dense_replace": None},
+        **index,
+        indexer_types=["full", "full", "shared", "shared"],
+        mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
     )
     plain = size(TABLES, MLA * 4, block(96), ROUTED * 3)
     assert model_of(every).parameters() == plain + size(INDEX * 4)
@@ -361,6 +395,13 @@ def test_deepseek_v4_compresses_its_context_by_layer() -> None:
     assert model_of(found).parameters() == size(TABLES) + layers
     key = 16 * (0.5 + 1 / 32)
     assert bytes_per_token(found) == pytest.approx(2 * (64 + key) / 4 + 64 / 128)
+
+
+def test_one_residual_stream_needs_no_mixing() -> None:
+    several = model_of(config("deepseek_v4", **V4))
+    one = model_of(config("deepseek_v4", **{**V4, "hc_mult": 1}))
+    assert "residual streams" in counts(several)
+    assert "residual streams" not in counts(one)
 
 
 def test_deepseek_v4_pro_keeps_9_62_gib_for_a_million_tokens() -> None:
@@ -798,6 +839,21 @@ def test_what_is_wrong_or_not_declared_is_refused_with_its_key(
         (config("gemma4", sliding_window=8, num_kv_shared_layers=2), "2 is not declared"),
         (config("mimo_v2_flash"), "hybrid_layer_pattern is missing"),
         (config("nemotron-nas", block_configs=[]), "not a list of 4 blocks"),
+        (config("nemotron-nas", block_configs=[{}] * 4), "attention or ffn is missing"),
+        (config("nemotron-nas", block_configs=[{"attention": {}, "ffn": {}}] * 4), "ffn_mult"),
+        (
+            config("nemotron-nas", block_configs=[{"attention": {}, "ffn": {"ffn_mult": -1}}] * 4),
+            "-1 is no number above 0",
+        ),
+        (
+            config(
+                "nemotron_h",
+                hybrid_override_pattern="MMMM",
+                mtp_hybrid_override_pattern="*",
+                **NEMOTRON,
+            ),
+            "a kind that the model lacks",
+        ),
         (config("nemotron_h", hybrid_override_pattern="MX"), "not a text of M"),
         (config("nemotron_h", hybrid_override_pattern="MM", **NEMOTRON), "is not the pattern's 2"),
         (config("nemotron_h", **NEMOTRON), "layers_block_type is missing"),

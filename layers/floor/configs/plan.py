@@ -86,4 +86,4 @@ def drafts(keys: Keys, *names: str) -> int:
 
 def predictor(hidden: int, layer: Layer) -> Layer:
     """Return a draft layer: the state and the next token's vector, projected together, through it."""
-    return (Matrices("draft projection", 2 * hidden * hidden), *layer)
+    return (Matrices("projection", 2 * hidden * hidden), *layer)

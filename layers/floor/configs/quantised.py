@@ -77,10 +77,6 @@ class Names:
         else:
             self._plain.add(pattern)
 
-    def __bool__(self) -> bool:
-        """Return whether anything is named."""
-        return bool(self._plain or self._stems or self._others)
-
     def __contains__(self, name: object) -> bool:
         """Return whether a module, or one that it is part of, is named."""
         if not isinstance(name, str):
@@ -197,8 +193,8 @@ def _integers(keys: Keys, base: Numbers) -> Scheme:
 def _grouped(keys: Keys, bits: int, group: int, math: str) -> Numbers:
     if bits not in (4, 8) or group == 0:
         raise ConfigError(f"{keys.at('bits')}: integers of {bits} bits in {group} are not declared")
-    # One scale a row (-1): as good as none.
-    return Numbers(f"int{bits}/{group}" if group > 0 else f"int{bits}/{2**20}", math)
+    whole_rows = {4: "int4_row", 8: "int8"}[bits]
+    return Numbers(f"int{bits}/{group}" if group > 0 else whole_rows, math)
 
 
 def _compressed_tensors(keys: Keys, base: Numbers) -> Scheme:
