@@ -7,7 +7,7 @@ call before need not come from memory. `warm` takes that off, `floor_s` makes se
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from layers.floor.account import Account, Quantity, greatest, least
 from layers.floor.floors import times
@@ -34,49 +34,57 @@ def gemm(
     return Account(hbm_bytes=moved, flops={math: 2.0 * m * n * k})
 
 
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The heads of an attention on one device, and how wide each is."""
+
+    queries: Quantity
+    keys_values: Quantity
+    key_width: Quantity
+    value_width: Quantity
+
+    @property
+    def width(self) -> Quantity:
+        """Elements of a key and a value, and of a query and an output."""
+        return self.key_width + self.value_width
+
+
 def context_attention(
     batch: Quantity,
     tokens: Quantity,
-    heads: Quantity,
-    kv_heads: Quantity,
-    widths: tuple[Quantity, Quantity],
+    heads: Heads,
     *,
     math: str,
     cache_bytes: Quantity,
     query_bytes: Quantity = 2.0,
     window: Quantity | None = None,
+    causal: bool = True,
 ) -> Account:
-    """Return causal attention of `tokens` new tokens a sequence over themselves.
+    """Return attention of `tokens` new tokens a sequence over themselves, those before each or all.
 
-    `widths` are those of keys and of values, `window` the tokens that one may see (None: all
-    before it).
-    Queries are read and outputs written once, keys and values once for all queries.
+    `window`: the tokens that one may see (None: all before it); `*_bytes` are those of an element. Queries
+    are read and outputs written once, keys and values once for all queries.
     """
-    key_width, value_width = widths
     near = tokens if window is None else least(window, tokens)
-    pairs = near * (near + 1.0) / 2.0 + (tokens - near) * near
-    queries = heads * (key_width + value_width) * query_bytes
-    keys = kv_heads * (key_width + value_width) * cache_bytes
-    flops = 2.0 * batch * heads * (key_width + value_width) * pairs
-    return Account(hbm_bytes=batch * tokens * (queries + keys), flops={math: flops})
+    pairs = near * (near + 1.0) / 2.0 + (tokens - near) * near if causal else tokens * tokens
+    moved = heads.width * (heads.queries * query_bytes + heads.keys_values * cache_bytes)
+    flops = 2.0 * batch * heads.queries * heads.width * pairs
+    return Account(hbm_bytes=batch * tokens * moved, flops={math: flops})
 
 
 def decode_attention(
     batch: Quantity,
     context: Quantity,
-    heads: Quantity,
-    kv_heads: Quantity,
-    widths: tuple[Quantity, Quantity],
+    heads: Heads,
     *,
     math: str,
     cache_bytes: Quantity,
     window: Quantity | None = None,
 ) -> Account:
     """Return attention of one new token a sequence over `context` cached ones, of which a window may be seen."""
-    key_width, value_width = widths
     seen = context if window is None else least(window, context)
-    read = batch * seen * kv_heads * (key_width + value_width) * cache_bytes
-    flops = 2.0 * batch * heads * (key_width + value_width) * seen
+    read = batch * seen * heads.keys_values * heads.width * cache_bytes
+    flops = 2.0 * batch * heads.queries * heads.width * seen
     return Account(hbm_bytes=read, sequence_bytes=read, flops={math: flops})
 
 
