@@ -128,6 +128,7 @@ class Attention(Module):
         seen = _attended(step, most)
         flops = 2 * self.heads / place.layout.tp * (self.width + self.value_width) * seen
         moved = place.sequences(step) * (_kept(step, most) + step.new_tokens) * a_token
+        state = 0.0 if self.window is None else _kept(step, self.window) * a_token
         return (
             dense(self.parameters(), step, place)
             + _picking(self.index, step, place)
@@ -136,7 +137,7 @@ class Attention(Module):
                 sequence_bytes=moved,
                 flops={place.precision.attention_math: flops * place.tokens(step)},
                 cache_bytes_per_token=a_token if self.window is None else 0.0,
-                state_bytes_per_sequence=0.0 if self.window is None else self.window * a_token,
+                state_bytes_per_sequence=state,
             )
             + summed(self.hidden, step, place)
         )
@@ -244,7 +245,7 @@ class CompressedAttention(Module):
                 sequence_bytes=moved,
                 flops={place.precision.attention_math: flops * place.tokens(step)},
                 cache_bytes_per_token=entry * rate,
-                state_bytes_per_sequence=self.window * entry,
+                state_bytes_per_sequence=_kept(step, self.window) * entry,
             )
             + summed(self.hidden, step, place)
         )
