@@ -145,9 +145,11 @@ class Attention(Module):
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention(Module):
-    """Multi-head latent attention, absorbed: one latent and one rotary key for all heads (DeepSeek-V2).
+    """Multi-head latent attention: one latent and one rotary key for all heads (DeepSeek-V2).
 
-    The latent has no heads to split: each device of a tensor-parallel group keeps and reads all of it.
+    The latent has no heads to split: each device of a tensor-parallel group keeps and reads all of it. Arithmetic
+    is the lesser of two ways: on latents as they are (absorbed; decoding), or on keys and values made of them
+    once a step (many new tokens).
     """
 
     hidden: int
@@ -179,19 +181,25 @@ class LatentAttention(Module):
         a_latent = (self.latent + self.rotary) * bytes_of(place.precision.cache)
         picked = self.index.top_k if self.index else None
         own_heads = self.heads / place.layout.tp
-        per_token = 2 * own_heads * (2 * self.latent + self.rotary) * _attended(step, picked)
-        moved = place.sequences(step) * (_kept(step, picked) + step.new_tokens) * a_latent
+        kept, pairs = _kept(step, picked), step.new_tokens * _attended(step, picked)
+        made = pairs * (self.width + self.rotary + self.value_width) + kept * self._making()
+        flops = 2 * own_heads * least(pairs * (2 * self.latent + self.rotary), made)
+        moved = place.sequences(step) * (kept + step.new_tokens) * a_latent
         return (
             dense(self.parameters(), step, place)
             + _picking(self.index, step, place)
             + Account(
                 hbm_bytes=moved,
                 sequence_bytes=moved,
-                flops={place.precision.attention_math: per_token * place.tokens(step)},
+                flops={place.precision.attention_math: flops * place.sequences(step)},
                 cache_bytes_per_token=a_latent,
             )
             + summed(self.hidden, step, place)
         )
+
+    def _making(self) -> int:
+        """Return the multiply-adds that make a head's key and value of a cached latent; `dense` has the new ones'."""
+        return self.latent * (self.width + self.value_width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +339,8 @@ class MixtureOfExperts(Module):
             return summed(self.hidden, step, place)
         width = self.latent or self.hidden
         a_device = place.tokens(step) / layout.tp * self._skew(layout)
-        copies = least(self.top_k, layout.ep)  # to a device that has several, once is enough
+        # To a device that has several of a token's experts, once is enough; experts lie as they come.
+        copies = layout.ep * (1 - (1 - 1 / layout.ep) ** self.top_k)
         out = a_device * copies * width * bytes_of(precision.dispatched)
         back = a_device * copies * width * bytes_of(precision.activations)
         devices = layout.per_stage
@@ -520,5 +529,8 @@ def _kept(step: Step, most: int | None) -> Quantity:
 
 def _attended(step: Step, most: int | None) -> Quantity:
     """Return the tokens that a new token attends to in the mean, itself and those before it."""
-    seen = step.context + (step.new_tokens + 1) / 2
-    return seen if most is None else least(seen, float(most))
+    if most is None:
+        return step.context + (step.new_tokens + 1) / 2
+    nearer = least(greatest(most - step.context, 0.0), step.new_tokens)  # see less than `most`
+    seen = nearer * (step.context + (nearer + 1) / 2) + (step.new_tokens - nearer) * most
+    return seen / step.new_tokens
