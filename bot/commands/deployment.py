@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from layers.errors import InvalidInput, Location
 
@@ -22,24 +21,27 @@ if TYPE_CHECKING:
     from layers.floor.thresholds import Table
     from layers.floor.triage import Limit
 
+T = TypeVar("T")
+
 MOST_CONFIG_BYTES = 1 << 23  # a quantisation config may list each of 20,000 matrices
-MOST_TOKENS, MOST_DEVICES = 10**9, 65_536
+MOST_TOKENS = 10**9
 CONFIG = "config.json"
 THRESHOLDS = "stop-thresholds"
 QUANTISATION = "hf_quant_config.json"
-_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,12})?) ?(us|ms|s)", re.ASCII)
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _THRESHOLD = re.compile(r"(\d{1,3}(?:\.\d{1,6})?) (\d{1,3}(?:\.\d{1,6})?(?:e-\d{1,2})?)", re.ASCII)
-_WHOLE = re.compile(r"\d{1,9}", re.ASCII)
+_WHOLE = re.compile(r"\d{1,10}", re.ASCII)
 
 
-def add(parser: argparse.ArgumentParser, *, hardware: str, context: bool = True) -> None:
-    """Add --model, --quantisation, --precision, --hardware, --cards and --context, which may be left out unless `context`."""
+def add(parser: argparse.ArgumentParser, *, hardware: str, required: bool = True) -> None:
+    """Add --model, --quantisation, --precision, --hardware, --cards and --context.
+
+    What a deployment cannot do without may be left out unless `required`.
+    """
     parser.add_argument(
         "--model",
         metavar="FILE",
         type=Path,
-        required=True,
+        required=required,
         help="config.json of a Hugging Face model, or its folder",
     )
     parser.add_argument(
@@ -55,7 +57,7 @@ def add(parser: argparse.ArgumentParser, *, hardware: str, context: bool = True)
         default={},
         help="what the deployment stores or computes otherwise: cache=fp8,math=fp8",
     )
-    parser.add_argument("--hardware", metavar="CARD", required=True, help=hardware)
+    parser.add_argument("--hardware", metavar="CARD", required=required, help=hardware)
     parser.add_argument(
         "--cards",
         metavar="DIR",
@@ -68,7 +70,7 @@ def add(parser: argparse.ArgumentParser, *, hardware: str, context: bool = True)
         "--context",
         metavar="TOKENS",
         type=tokens,
-        required=context,
+        required=required,
         help="tokens in the cache of each sequence",
     )
 
@@ -82,11 +84,9 @@ def tokens(text: str) -> int:
 
 def step_time(text: str) -> float:
     """Return seconds: `21.4ms`, `350us` and `0.2s` are understood."""
-    match = _TIME.fullmatch(text.strip().lower())
-    value = float(match[1]) * _SECONDS[match[2]] if match else math.nan
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write 21.4ms, 350us or 0.2s")
-    return value
+    from layers.floor.units import seconds_of
+
+    return _typed(seconds_of, text)
 
 
 def layout(text: str) -> Layout:
@@ -101,18 +101,17 @@ def layout(text: str) -> Layout:
 
 def precision(text: str) -> dict[str, str]:
     """Return the fields of `Precision` that are given as `cache=fp8,math=fp8`."""
-    from layers.floor.precision import BYTES, Precision
+    from layers.floor.units import formats_of
 
-    known = [field.name for field in fields(Precision)]
-    found: dict[str, str] = {}
-    for item in text.split(","):
-        key, _, stored = item.strip().partition("=")
-        if key not in known or key in found:
-            raise argparse.ArgumentTypeError(f"{key!r} is not one of {', '.join(known)}, once each")
-        if stored not in BYTES:
-            raise argparse.ArgumentTypeError(f"{stored!r} is not one of {', '.join(BYTES)}")
-        found[key] = stored
-    return found
+    return _typed(formats_of, text)
+
+
+def _typed(reader: Callable[[str], T], text: str) -> T:
+    """Return what is read; argparse shows why it cannot be."""
+    try:
+        return reader(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def read(args: argparse.Namespace) -> tuple[Model, Precision]:

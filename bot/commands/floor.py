@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.commands import arguments, deployment
+from bot.commands import arguments, calibrating, deployment
 from bot.commands.outcome import Outcome
 from layers.errors import InvalidInput
 
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
     from layers.floor.triage import Timeline
 
 
+REQUIRED = ("model", "hardware", "layout")  # but for a calibration
+
+
 def add(commands: arguments.Commands) -> None:
     """Declare the command."""
     parser = commands.add_parser("floor", help="the least time of a decode step, before measuring")
     card = "name of a card (h20), or a card of your own: a YAML file"
-    deployment.add(parser, hardware=card, context=False)
+    deployment.add(parser, hardware=card, required=False)
     parser.add_argument(
         "--layout",
         type=deployment.layout,
-        required=True,
         help="tp16, ep16+dp, tp8+pp2: how the model is spread over devices",
     )
     parser.add_argument(
@@ -60,12 +62,15 @@ def add(commands: arguments.Commands) -> None:
         "--run", metavar="N", type=deployment.tokens, help="of several runs in that file, the N-th"
     )
     _add_measured(parser)
+    calibrating.add(parser)
     arguments.add_json(parser)
     parser.set_defaults(handler=run, check=partial(_check, parser))
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Build the floor and place the measurement, if there is one."""
+    """Build the floor and place the measurement, if there is one; or measure this machine."""
+    if args.calibrate:
+        return calibrating.run(args.out)
     from bot.render import floor as render
     from layers.floor.sensitivity import sensitivity
     from layers.floor.triage import service
@@ -112,7 +117,12 @@ def _add_measured(parser: argparse.ArgumentParser) -> None:
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Stop with exit code 2 where an option needs another one."""
+    if args.calibrate:
+        return
     measured = args.measured is not None or args.results
+    for name in REQUIRED:
+        if getattr(args, name) is None:
+            parser.error(f"--{name} is missing (or --calibrate, which measures this machine)")
     if args.results is None and (args.batch is None or args.context is None):
         parser.error("--batch and --context say which step it is, or --from a file of results")
     if args.run is not None and args.results is None:

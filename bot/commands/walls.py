@@ -14,7 +14,7 @@ from bot.commands.outcome import Outcome
 from layers.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from bot.render.floor import WallsReport
+    from bot.render.walls import WallsReport
     from layers.floor.layout import Layout
     from layers.floor.walls import Fleet
 
@@ -43,7 +43,7 @@ def add(commands: arguments.Commands) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Find the walls, where layouts cross and which is best; draw them if asked to."""
-    from bot.render import floor as render
+    from bot.render import walls as render
     from layers.floor import walls
 
     fleets = _fleets(args)

@@ -1,8 +1,8 @@
-"""Floors and walls as tables for a terminal, and as the documents `fvec.floor/1` and `fvec.walls/1`."""
+"""Floors as tables for a terminal, and as the document `fvec.floor/1`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,22 +14,10 @@ from bot.render.terminal import plain_table
 from bot.render.text import one_line
 from layers.floor.floors import Floor, times, utilisation
 from layers.floor.model import Model
+from layers.floor.modules import Place
 from layers.floor.sensitivity import Answer, Sensitivity
 from layers.floor.triage import Decision, Service, seconds
-from layers.floor.walls import (
-    CAPACITY,
-    COMPUTE,
-    KV,
-    METRICS,
-    NETWORK,
-    WEIGHTS,
-    Crossover,
-    Fleet,
-    Point,
-    Wall,
-    Walls,
-    bound,
-)
+from layers.floor.walls import CAPACITY, COMPUTE, KV, NETWORK, WEIGHTS, bound
 
 NAMES = {
     CAPACITY: "KV capacity",
@@ -48,6 +36,7 @@ ACTIONS = {
     "nsight_compute": "open Nsight Compute",
 }
 STYLES = {"suspect": "red", "stop": "green", "overlap": "yellow"}
+NUMBER_OF = numbers.TIMES + " "
 _UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
@@ -66,26 +55,7 @@ class FloorReport:
     @property
     def assumptions(self) -> list[str]:
         """What the configuration and the card leave open, and what was taken."""
-        place, told = self.answer.floor.place, list(self.model.assumptions)
-        if place.layout.devices > 1 and not any(k.latency_s for k in place.hardware.links.values()):
-            told.append("the card states no latency: messages take no time")
-        if not place.hardware.reserve_bytes:
-            told.append("the card states no reserve: weights and cache may fill the memory")
-        return told
-
-
-@dataclass(frozen=True, slots=True)
-class WallsReport:
-    """All that `fvec walls` says of layouts on the same devices."""
-
-    walls: Sequence[Walls]
-    crossovers: Sequence[Crossover]
-    frontiers: Mapping[str, Sequence[Point]]  # by metric
-
-    @property
-    def fleet(self) -> Fleet:
-        """One of the fleets: model, context, card and number of devices are those of all."""
-        return self.walls[0].fleet
+        return assumptions(self.model, self.answer.floor.place)
 
 
 def floor(report: FloorReport) -> RenderableType:
@@ -102,7 +72,7 @@ def floor(report: FloorReport) -> RenderableType:
         plain_table(["resource", "busy", "of t_opt", "for"], list(_resources(found)), right={1, 2}),
         plain_table(
             ["module", "HBM", "compute", "network", "t_opt"],
-            [list(map(str, row)) for row in _modules(found)],
+            list(_modules(found)),
             right={1, 2, 3, 4},
         ),
         _memory(found),
@@ -117,7 +87,7 @@ def floor(report: FloorReport) -> RenderableType:
         parts.append(Text(f"SLO {report.service.verdict}: {report.service.reason}"))
     if report.moves:
         parts.append(_sensitivity(report.moves))
-    parts += [Text(f"assumed: {one_line(line)}", style="dim") for line in report.assumptions]
+    parts += assumed(report.assumptions)
     return Group(*parts)
 
 
@@ -168,83 +138,19 @@ def floor_document(report: FloorReport) -> dict[str, Any]:
     }
 
 
-def walls(report: WallsReport) -> RenderableType:
-    """Show the walls of each layout, where layouts cross, and which one is best for which speed."""
-    fleet = report.fleet
-    card = fleet.place.hardware.name
-    asked = (
-        f"{fleet.model.name} on {fleet.devices} {NUMBER_OF}{card}, "
-        f"{numbers.setting(fleet.context)} tokens of context: least number of sequences at which "
-        "a resource binds"
-    )
-    resources = (CAPACITY, KV, WEIGHTS, COMPUTE, NETWORK)
-    parts: list[RenderableType] = [
-        Text(one_line(asked), style="dim"),
-        plain_table(
-            ["layout", *(NAMES[name] for name in resources), "first"],
-            [_walls_row(found, resources) for found in report.walls],
-            right=set(range(1, len(resources) + 1)),
-        ),
-    ]
-    if report.crossovers:
-        head = ["faster from so many sequences on, of", *METRICS]
-        parts.append(plain_table(head, list(_crossings(report.crossovers))))
-    elif len(report.walls) > 1:
-        parts.append(Text("no layout takes over from another within what both have room for"))
-    for metric, points in report.frontiers.items():
-        rows = [_stretch_row(stretch) for stretch in _stretches(points)]
-        head = [f"best by {metric}", "sequences", "tokens/s a user", "tokens/s a device"]
-        parts.append(plain_table(head, rows, right={1, 2, 3}))
-    return Group(*parts)
+def assumptions(model: Model, place: Place) -> list[str]:
+    """Return what a configuration and a card leave open, and what was taken."""
+    told = list(model.assumptions)
+    if place.layout.devices > 1 and not any(k.latency_s for k in place.hardware.links.values()):
+        told.append("the card states no latency: messages take no time")
+    if not place.hardware.reserve_bytes:
+        told.append("the card states no reserve: weights and cache may fill the memory")
+    return told
 
 
-def walls_document(report: WallsReport) -> dict[str, Any]:
-    """Return the `fvec.walls/1` document; `requests` are sequences on all devices together."""
-    fleet = report.fleet
-    return {
-        "schema": "fvec.walls/1",
-        "model": fleet.model.name,
-        "hardware": fleet.place.hardware.name,
-        "devices": fleet.devices,
-        "context": fleet.context,
-        "layouts": [
-            {
-                "name": found.fleet.name,
-                "replicas": found.fleet.replicas,
-                "starts": found.starts,
-                "walls": [
-                    {"resource": w.resource, "requests": w.sequences, "within_capacity": w.within}
-                    for w in found.walls
-                ],
-                "first": found.first,
-            }
-            for found in report.walls
-        ],
-        "crossovers": [
-            {
-                "between": list(c.between),
-                "requests": c.sequences,
-                "metric": c.metric,
-                "faster": c.faster,
-            }
-            for c in report.crossovers
-        ],
-        "frontier": {
-            metric: [
-                {
-                    "layout": point.name,
-                    "requests": point.sequences,
-                    "user_tokens_per_s": point.user_per_s,
-                    "device_tokens_per_s": point.device_per_s,
-                }
-                for point in points
-            ]
-            for metric, points in report.frontiers.items()
-        },
-    }
-
-
-NUMBER_OF = numbers.TIMES + " "
+def assumed(lines: Sequence[str]) -> list[RenderableType]:
+    """Show assumptions."""
+    return [Text(f"assumed: {one_line(line)}", style="dim") for line in lines]
 
 
 def _asked(report: FloorReport) -> str:
@@ -401,56 +307,6 @@ def _decision(decision: Decision | None) -> dict[str, Any] | None:
         "utilisation": decision.utilisation,
         "advice": list(decision.advice),
     }
-
-
-def _walls_row(found: Walls, resources: Sequence[str]) -> list[str]:
-    by_name = {wall.resource: wall for wall in found.walls}
-    cells = [_wall(by_name[name]) for name in resources]
-    first = NAMES[found.first] if found.first else numbers.ABSENT
-    return [found.fleet.name, *cells, first]
-
-
-def _crossings(crossovers: Sequence[Crossover]) -> Iterator[list[str]]:
-    """Yield a row a pair of layouts: by each metric, which one leads from which load on."""
-    for pair in dict.fromkeys(c.between for c in crossovers):
-        found = [c for c in crossovers if c.between == pair]
-        cells = (
-            [f"{numbers.count(c.sequences)}: {c.faster}" for c in found if c.metric == metric]
-            for metric in METRICS
-        )
-        yield [f"{pair[0]}, {pair[1]}", *(", ".join(cell) or numbers.ABSENT for cell in cells)]
-
-
-def _wall(wall: Wall) -> str:
-    if wall.sequences is None:
-        return "out of reach"
-    if wall.resource == CAPACITY:
-        return numbers.number(wall.sequences)
-    if wall.sequences <= 1:
-        return "from the first"
-    told = numbers.count(int(wall.sequences))
-    return told if wall.within else f"{told}, no room"
-
-
-def _stretches(points: Sequence[Point]) -> Iterator[Sequence[Point]]:
-    """Yield runs of points of one layout."""
-    run: list[Point] = []
-    for point in points:
-        if run and point.name != run[-1].name:
-            yield run
-            run = []
-        run.append(point)
-    if run:
-        yield run
-
-
-def _stretch_row(run: Sequence[Point]) -> list[str]:
-    return [
-        run[0].name,
-        f"{numbers.count(run[0].sequences)} to {numbers.count(run[-1].sequences)}",
-        f"{numbers.number(run[0].user_per_s)} to {numbers.number(run[-1].user_per_s)}",
-        f"{numbers.number(run[0].device_per_s)} to {numbers.number(run[-1].device_per_s)}",
-    ]
 
 
 def _time(value: float) -> str:
