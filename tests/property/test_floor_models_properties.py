@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layers.floor.account import Account
@@ -18,6 +18,7 @@ from layers.floor.layout import Layout
 from layers.floor.model import Model
 from layers.floor.modules import Place, Step
 
+UNTIMED = settings(deadline=None)
 PEAKS = {"fp4": 4e15, "fp8": 2e15, "bf16": 1e15}
 DEVICE = Hardware("device", 1e15, 1e12, PEAKS, {SCALE_UP: Link(4e11), SCALE_OUT: Link(5e10)}, 4)
 LAYOUTS = st.sampled_from(["tp1", "tp2", "tp8", "dp2", "ep4+dp", "tp2+ep4+dp2", "tp2+pp2"])
@@ -97,6 +98,7 @@ def flat(account: Account) -> dict[str, Any]:
     return found
 
 
+@UNTIMED
 @given(configs(), BATCHES, CONTEXTS, LAYOUTS)
 def test_a_model_asks_for_the_sum_of_its_parts(
     found: dict[str, Any], batch: float, context: float, layout: str
@@ -109,6 +111,7 @@ def test_a_model_asks_for_the_sum_of_its_parts(
     assert all(value >= 0 for value in flat(parts).values())
 
 
+@UNTIMED
 @given(configs(), BATCHES, CONTEXTS)
 def test_a_part_of_several_layers_asks_for_that_many_times_one(
     found: dict[str, Any], batch: float, context: float
@@ -121,6 +124,7 @@ def test_a_part_of_several_layers_asks_for_that_many_times_one(
         assert flat(total(several)) == pytest.approx(flat(part.account(step, place)))
 
 
+@UNTIMED
 @given(configs(), BATCHES, CONTEXTS, LAYOUTS)
 def test_more_sequences_and_longer_ones_never_ask_for_less(
     found: dict[str, Any], batch: float, context: float, layout: str
@@ -132,6 +136,7 @@ def test_more_sequences_and_longer_ones_never_ask_for_less(
         assert all(grown[name] >= value * (1 - 1e-12) for name, value in flat(asked).items())
 
 
+@UNTIMED
 @given(configs(), LAYOUTS)
 def test_devices_together_hold_at_least_all_weights(found: dict[str, Any], layout: str) -> None:
     model, alone = account_of(found, Step(8.0, 64.0), "tp1")
@@ -143,6 +148,7 @@ def test_devices_together_hold_at_least_all_weights(found: dict[str, Any], layou
     assert model.active_parameters() <= model.parameters() + tied
 
 
+@UNTIMED
 @given(configs(), LAYOUTS)
 def test_an_array_of_steps_gives_what_each_step_gives(found: dict[str, Any], layout: str) -> None:
     batches, contexts = np.array([1.0, 5.0, 64.0, 1000.0]), np.array([1.0, 80.0, 64.0, 1e5])
@@ -154,6 +160,7 @@ def test_an_array_of_steps_gives_what_each_step_gives(found: dict[str, Any], lay
             assert np.broadcast_to(value, 4)[i] == pytest.approx(expected[name])
 
 
+@UNTIMED
 @given(
     st.integers(1, 96),
     st.sampled_from([1, 2, 4, 8]),
@@ -192,6 +199,7 @@ JSON = st.recursive(
 )
 
 
+@UNTIMED
 @given(configs(), st.data())
 def test_any_value_at_any_key_is_read_or_refused_with_a_reason(
     found: dict[str, Any], data: st.DataObject

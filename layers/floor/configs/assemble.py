@@ -127,7 +127,8 @@ def _layers(
 def _kept(module: Module, places: Sequence[str], scheme: Scheme) -> _Kept:
     sizes: dict[bool, dict[Numbers, float]] = {False: {}, True: {}}
     for matrix in matrices(module):
-        names = [f"{place}{name}" for place in places for name in matrix.names]
+        of_all = matrix.names if scheme.by_name else ()
+        names = [f"{place}{name}" for place in places for name in of_all]
         found = scheme.numbers(names, expert=matrix.expert, linear=matrix.linear)
         sizes[matrix.expert][found] = sizes[matrix.expert].get(found, 0.0) + matrix.size
     return _Kept(*(tuple(sizes[expert].items()) for expert in (False, True)))

@@ -77,6 +77,10 @@ class Names:
         else:
             self._plain.add(pattern)
 
+    def __bool__(self) -> bool:
+        """Return whether anything is named."""
+        return bool(self._plain or self._stems or self._others)
+
     def __contains__(self, name: object) -> bool:
         """Return whether a module, or one that it is part of, is named."""
         if not isinstance(name, str):
@@ -122,6 +126,11 @@ class Scheme:
     kept: Names = field(default_factory=lambda: Names((), ""))  # in `base`, whatever `every` says
     listed: Sequence[tuple[Names, Numbers]] = ()  # by name, before all others
     cache: str | None = None  # None: not stated
+
+    @property
+    def by_name(self) -> bool:
+        """Whether a format may depend on a matrix's name."""
+        return bool(self.kept) or any(listed for listed, _ in self.listed)
 
     def numbers(self, names: Sequence[str], *, expert: bool, linear: bool) -> Numbers:
         """Return the format of a matrix by the names that it may have.
