@@ -795,7 +795,7 @@ def test_equal_modules_in_equal_formats_are_one_part_and_names_are_told_apart() 
         ({"hidden_size": 64.0}, "hidden_size: 64.0 is no whole number"),
         (
             {"num_hidden_layers": 10**6},
-            "num_hidden_layers: 1000000 is no whole number from 1 to 1000",
+            "num_hidden_layers: 1000000 is no whole number from 1 to 512",
         ),
         ({"num_attention_heads": 0}, "num_attention_heads: 0"),
         ({"num_key_value_heads": 16}, "num_key_value_heads: 16 is no whole number from 1 to 8"),

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 MOST = 2**31  # no size of a model is larger
-MOST_LAYERS = 1000
+MOST_LAYERS = 512
 
 # Keys of Hugging Face configurations that change no matrix, no cache and no count: how a model was
 # trained, is prompted, samples, turns positions, normalises, scales or activates.
