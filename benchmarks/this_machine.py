@@ -161,7 +161,9 @@ def _decoders(torch: Object, model: Object) -> tuple[Decoder, Decoder]:
 
 def _floor(model: Object, hardware: Hardware) -> Floor:
     """Return the floor of a step of one sequence, everything in float32."""
-    declared, _ = configs.read(model.config.to_dict())
+    # The file's quantisation is undone as it is loaded.
+    config = {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
+    declared, _ = configs.read(config)
     wide = Precision(*("fp32",) * 9)
     return floor(declared, Step(1.0, float(PREFIX)), Place(Layout(), hardware, wide))
 

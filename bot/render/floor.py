@@ -12,9 +12,9 @@ from rich.text import Text
 from bot.render import numbers
 from bot.render.terminal import plain_table
 from bot.render.text import one_line
+from layers.floor.assumed import assumptions
 from layers.floor.floors import Floor, times, utilisation
 from layers.floor.model import Model
-from layers.floor.modules import Place
 from layers.floor.sensitivity import Answer, Sensitivity
 from layers.floor.triage import Decision, Service, seconds
 from layers.floor.walls import CAPACITY, COMPUTE, KV, NETWORK, WEIGHTS, bound
@@ -136,16 +136,6 @@ def floor_document(report: FloorReport) -> dict[str, Any]:
         "service": asdict(report.service) if report.service else None,
         "sensitivity": [_moved(one) for one in report.moves],
     }
-
-
-def assumptions(model: Model, place: Place) -> list[str]:
-    """Return what a configuration and a card leave open, and what was taken."""
-    told = list(model.assumptions)
-    if place.layout.devices > 1 and not any(k.latency_s for k in place.hardware.links.values()):
-        told.append("the card states no latency: messages take no time")
-    if not place.hardware.reserve_bytes:
-        told.append("the card states no reserve: weights and cache may fill the memory")
-    return told
 
 
 def assumed(lines: Sequence[str]) -> list[RenderableType]:

@@ -11,9 +11,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bot.render import numbers
-from bot.render.floor import NAMES, NUMBER_OF, assumed, assumptions
+from bot.render.floor import NAMES, NUMBER_OF, assumed
 from bot.render.terminal import plain_table
 from bot.render.text import one_line
+from layers.floor.assumed import assumptions
 from layers.floor.walls import (
     CAPACITY,
     METRICS,

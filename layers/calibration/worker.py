@@ -19,19 +19,20 @@ from types import ModuleType
 
 STRETCH_S = 0.1
 TRIALS = 3
-SLOWEST_S = 20.0  # a product that would take longer has no fast path here: left out
+SLOWER = 4  # times as long as in float32: a dtype without a fast path here, left out
 SIDE = 2048  # of square matrices
-SMALLER = 8  # times as long as those that are tried first
+SMALL = 256  # of those that are tried first
 INT8_PRODUCT = "_int_mm"  # torch's name for the one whose result is int32
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Bytes or operations of a call, the call, and a small one that tells whether it is worth making."""
+    """Bytes or operations of a call, the call, and small ones: its like, and the one it is held to."""
 
     work: float
     call: Callable[[], object]
     trial: Callable[[], object] = int
+    against: Callable[[], object] | None = None  # None: always made
 
 
 def main() -> None:
@@ -62,11 +63,13 @@ def _torch_probes(torch: ModuleType, size: int) -> Iterator[tuple[str, Probe]]:
     matrix, vector = source[: _rows(size) * SIDE].view(-1, SIDE), torch.ones(SIDE)
     yield "copy", Probe(2.0 * size, partial(target.copy_, source))
     yield "read", Probe(4.0 * matrix.numel(), partial(torch.mv, matrix, vector))
-    square = torch.ones(SIDE, SIDE)
+    square, part = torch.ones(SIDE, SIDE), torch.ones(SMALL, SMALL)
     yield "float32", Probe(2.0 * SIDE**3, partial(torch.mm, square, square))
     for name in ("bfloat16", "float16", "int8"):
         multiply = getattr(torch, INT8_PRODUCT) if name == "int8" else torch.mm
-        yield name, _product(multiply, partial(torch.ones, dtype=getattr(torch, name)))
+        whole, small = (one.to(getattr(torch, name)) for one in (square, part))
+        calls = partial(multiply, whole, whole), partial(multiply, small, small)
+        yield name, Probe(2.0 * SIDE**3, *calls, partial(torch.mm, part, part))
 
 
 def _numpy_probes(numpy: ModuleType, size: int) -> Iterator[tuple[str, Probe]]:
@@ -79,13 +82,6 @@ def _numpy_probes(numpy: ModuleType, size: int) -> Iterator[tuple[str, Probe]]:
     yield "float32", Probe(2.0 * SIDE**3, partial(numpy.matmul, square, square))
 
 
-def _product(
-    multiply: Callable[[object, object], object], ones: Callable[[tuple[int, int]], object]
-) -> Probe:
-    whole, part = ones((SIDE, SIDE)), ones((SIDE // SMALLER, SIDE // SMALLER))
-    return Probe(2.0 * SIDE**3, partial(multiply, whole, whole), partial(multiply, part, part))
-
-
 def _rows(size: int) -> int:
     return size // 4 // SIDE
 
@@ -93,13 +89,17 @@ def _rows(size: int) -> int:
 def _is_usable(probe: Probe) -> bool:
     """Whether a call works at all and is not of a path that nobody would use; it is warm afterwards."""
     try:
-        probe.trial()
-        if min(_spent(probe.trial) for _ in range(TRIALS)) * SMALLER**3 > SLOWEST_S:
+        if probe.against and _least_s(probe.trial) > SLOWER * _least_s(probe.against):
             return False
         probe.call()
     except (RuntimeError, AttributeError, TypeError):
         return False
     return True
+
+
+def _least_s(call: Callable[[], object]) -> float:
+    call()
+    return min(_spent(call) for _ in range(TRIALS))
 
 
 def _spent(call: Callable[[], object]) -> float:

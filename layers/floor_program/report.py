@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from layers.floor.assumed import assumptions
 from layers.floor.floors import Floor, times
 from layers.floor.model import Model
 from layers.floor.sensitivity import Answer, Sensitivity
@@ -29,7 +30,7 @@ def floor_lines(
         )
     room = max(0.0, float(found.most_sequences))
     yield f"weights {account.resident_bytes / 1e9:.4g} GB a device, room for {room:.4g} sequences"
-    for line in model.assumptions:
+    for line in assumptions(model, place):
         yield f"assumed: {line}"
     yield from _decision_lines(answer)
     if service:
@@ -71,7 +72,7 @@ def floor_document(model: Model, answer: Answer, measured_s: float | None) -> di
         "weights_bytes_per_gpu": account.resident_bytes,
         "kv_bytes_per_token": account.cache_bytes_per_token,
         "capacity_requests": max(0.0, float(found.most_sequences)),
-        "assumptions": list(model.assumptions),
+        "assumptions": assumptions(model, found.place),
         "measured_s": measured_s,
         "decision": asdict(answer.decision) if answer.decision else None,
     }
@@ -89,6 +90,8 @@ def walls_lines(found: Sequence[Walls], crossings: Sequence[Crossover]) -> Itera
             else:
                 within = "" if wall.within else ", which memory does not hold"
                 yield f"  {wall.resource}: from {wall.sequences:.4g} sequences{within}"
+    for line in assumptions(found[0].fleet.model, found[0].fleet.place):
+        yield f"assumed: {line}"
     for one in crossings:
         lost = next(name for name in one.between if name != one.faster)
         yield f"{one.faster} overtakes {lost} from {one.sequences} sequences on, by {one.metric}"
