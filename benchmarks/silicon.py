@@ -111,7 +111,7 @@ class Class:
 PROVENANCE = (
     "Each entry is a factor and seconds, by dtype and hardware family, fitted on four in five of the shapes of one "
     "class. A stop is false where another backend of the package is 15 % faster on the same call and system. Of all "
-    "pairs the one was taken that stops most rows rightly with at most 5 % of its stops false."
+    "pairs the one was taken that stops most rows rightly with at most 5 % of its stops false on each system."
 )
 CARD_HEAD = (
     "schema: fvec.card/1",

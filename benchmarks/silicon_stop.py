@@ -6,7 +6,7 @@ backend has say nothing and are left out.
 
 A threshold is a factor and a fixed time: stop if measured < factor * floor + fixed. The fixed time stands for what no
 floor accounts for (launch, ramp, synchronisation) and makes it say something of small calls too. Of all pairs the one
-is taken that stops most rows rightly while at most `MOST_FALSE` of its stops are false.
+is taken that stops most rows rightly while at most `MOST_FALSE` of its stops are false, on each system of its family.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
+Codes: TypeAlias = NDArray[np.int64]
 
 BEATEN_BY = 1.15
 FLAT = 1.3  # Floor-First Triage (2026)
@@ -99,24 +100,32 @@ def compared(frame: pl.DataFrame) -> pl.DataFrame:
 
 def fit(frame: pl.DataFrame) -> Threshold:
     """Return the threshold that stops most rows rightly with few false stops; FLAT where rows are few."""
-    latency_s, floor_s, beaten = _columns(frame)
-    if len(latency_s) < LEAST_ROWS:
+    if len(frame) < LEAST_ROWS:
         return Threshold(FLAT)
-    found = (_best_factor(latency_s, floor_s, beaten, fixed_s) for fixed_s in FIXED_S)
+    system: Codes = frame["system"].rank("dense").to_numpy().astype(np.int64) - 1
+    found = (_best_factor(*_columns(frame), system, fixed_s) for fixed_s in FIXED_S)
     return max(found, key=lambda pair: pair[0])[1]
 
 
 def _best_factor(
-    latency_s: Array, floor_s: Array, beaten: Flags, fixed_s: float
+    latency_s: Array, floor_s: Array, beaten: Flags, system: Codes, fixed_s: float
 ) -> tuple[int, Threshold]:
     """Return how many rows the best factor for one fixed time stops rightly, and the threshold."""
     needed = np.searchsorted(FACTORS, (latency_s - fixed_s) / floor_s, side="right")
-    size = len(FACTORS) + 1
-    stops = np.cumsum(np.bincount(needed, minlength=size))[:-1]
-    false = np.cumsum(np.bincount(needed[beaten], minlength=size))[:-1]
-    right = np.where(false <= MOST_FALSE * stops, stops - false, -1)
+    stops = _stopped(needed, system, int(system.max()) + 1)
+    false = _stopped(needed[beaten], system[beaten], len(stops))
+    kept = np.all(false <= MOST_FALSE * stops, axis=0)
+    right = np.where(kept, (stops - false).sum(axis=0), -1)
     best = int(right.argmax())
     return int(right[best]), Threshold(float(FACTORS[best]), fixed_s)
+
+
+def _stopped(needed: Codes, system: Codes, systems: int) -> Codes:
+    """Return how many rows each factor stops on each system (systems x factors)."""
+    size = len(FACTORS) + 1
+    counts = np.bincount(system * size + needed, minlength=systems * size)
+    found: Codes = np.cumsum(counts.reshape(systems, size), axis=1)[:, :-1]
+    return found
 
 
 def rates(frame: pl.DataFrame, threshold: Threshold) -> Rates:
