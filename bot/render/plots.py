@@ -23,6 +23,7 @@ from layers.floor.walls import curve, step_s
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
     from layers.evidence import (
         Block,
@@ -48,6 +49,7 @@ MARKS = {"kv_bandwidth": "o", "weight_bandwidth": "v", "compute": "s", "network"
 AT_MOST = "\N{LESS-THAN OR EQUAL TO}"
 WIDTH_IN = 5.2  # still legible when scaled to a phone
 PNG_DPI = 200
+MOST_DECADES = 1e5  # of an axis that has labels between them
 STYLE: dict[Any, Any] = {  # rcParams; matplotlib types its keys as literals
     "svg.fonttype": "none",
     "svg.hashsalt": "fvec",
@@ -254,9 +256,7 @@ def walls(found: Sequence[Walls], frontiers: Mapping[str, Sequence[Point]], *, p
         for axes in (above, below):
             axes.set(xscale="log", yscale="log")
             for axis in (axes.xaxis, axes.yaxis):
-                axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-                axis.set_major_formatter(lambda value, _: numbers.setting(value))
-                axis.set_minor_formatter(NullFormatter())
+                _log_ticks(axis)
         above.set(xlabel="sequences on all devices", ylabel="time of a step, ms")
         below.set(xlabel="tokens/s of one user", ylabel="tokens/s of one device")
         _walls_legend(figure, found)
@@ -267,6 +267,19 @@ def walls(found: Sequence[Walls], frontiers: Mapping[str, Sequence[Point]], *, p
     with mpl.rc_context(STYLE):
         _drawn(draw, 7.4).savefig(buffer, format="png", dpi=PNG_DPI, metadata={"Software": None})
     return buffer.getvalue()
+
+
+def _log_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis at 1, 2 and 5 of each decade, of many decades at 1 alone."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < MOST_DECADES * low else (1,)))
+    axis.set_major_formatter(lambda value, _: _thousands(value))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _thousands(value: float) -> str:
+    """Return 0.5, 200, 5k."""
+    return f"{numbers.setting(value / 1000)}k" if value >= 1000 else numbers.setting(value)
 
 
 def _step_times(axes: Axes, layout: Walls, hue: str) -> None:
