@@ -278,7 +278,7 @@ def _doubts(found: Floor) -> tuple[str, ...]:
     """Return what may be wrong where a floor and a measurement cannot both be right."""
     card = found.place.hardware.name
     return (
-        "account: fewer bytes or operations than declared (precision, context, batch, drafts)",
+        "account: fewer bytes or operations than declared (precision, context, batch, drafts, experts)",
         f"constant: the card {card} states less than the device has",
         "measurement: not one step, not this load, or a clock read before the device was done",
     )
