@@ -75,7 +75,7 @@ class BenchmarkResult:
                 f"closed loop ({how}, no arrival rate): the generator waits for the server, so tails "
                 "and TTFT leave queueing out; step times hold for this batch"
             )
-        if self.concurrency:
+        if self.concurrency and self.concurrency < self.completed:
             return (
                 f"arrivals at {self.request_rate:.4g}/s, held back above {self.concurrency} in flight: "
                 "open loop only while that many were never reached"

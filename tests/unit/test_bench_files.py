@@ -243,8 +243,9 @@ def test_a_reader_is_warned(tmp_path: Path, document: dict[str, Any], says: str)
 
 def test_open_load_with_varied_lengths_and_a_tail_leaves_no_doubt(tmp_path: Path) -> None:
     lengths = {"input_lens": [10, 20], "output_lens": [5, 6]}
-    document = {**VLLM, **lengths, "request_rate": 32.0, "max_concurrency": None}
-    assert read_benchmark(written(tmp_path, document)).doubts == ()
+    for never_reached in (None, 10_000):
+        load = {"request_rate": 32.0, "max_concurrency": never_reached}
+        assert read_benchmark(written(tmp_path, {**VLLM, **lengths, **load})).doubts == ()
 
 
 @pytest.mark.parametrize("documents", [[SGLANG, SGLANG], [[VLLM, VLLM]]])
