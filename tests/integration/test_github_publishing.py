@@ -83,7 +83,7 @@ def test_a_body_is_rendered_anew_and_says_what_it_stands_on(ran: Ran, github: Fa
     assert "`/fvec recreate`" in first
     assert "`/fvec help`" in first
     sha = re.findall(r"/blob/([0-9a-f]{40})/", first)
-    folder = f"https://github.com/{github.full_name}/blob/{sha[0]}/pulls/{FIRST}"
+    folder = f"{github.url}/{github.full_name}/blob/{sha[0]}/pulls/{FIRST}"
     assert set(sha) == {sha[0]}
     assert f"[evidence.json]({folder}/evidence.json?raw=true)" in first
     assert f"]({folder}/plots/pairs.svg?raw=true)" in first
