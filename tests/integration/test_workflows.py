@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -453,8 +454,13 @@ def test_a_hostile_comment_executes_nothing(served, tmp_path, body):
     assert served.fake.token not in ran.said
 
 
-def test_a_hostile_branch_executes_nothing(served, tmp_path):
-    canary = tmp_path / "canary"
+def test_a_hostile_branch_executes_nothing(served):
+    # The name holds the path three times, and a branch's name may only be so long.
+    with tempfile.TemporaryDirectory() as place:
+        _a_hostile_branch(served, Path(place, "canary"))
+
+
+def _a_hostile_branch(served, canary: Path) -> None:
     name = hostile_name(canary)
     number = served.fake.open_pull(name, login="maintainer", files={"README.md": "# Quicker\n"})
     judged = served.comment(number, "/fvec judge exact")

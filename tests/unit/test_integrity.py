@@ -13,7 +13,7 @@ def evaluator(root, *protected: str, more=()) -> Evaluator:
 
 def test_the_engines_own_code_is_part_of_the_evaluator(tmp_path):
     names = set(evaluator(tmp_path).files)
-    assert {"fvec:verify.py", "fvec:gates/correctness.py", "fvec:measure/swarm.py"} <= names
+    assert {"fvec:trial/verify.py", "fvec:gates/correctness.py", "fvec:measure/swarm.py"} <= names
 
 
 def test_globs_and_single_files_are_followed_and_named_relative_to_the_repository(tmp_path):
