@@ -56,7 +56,10 @@ class Workers(RuleBasedStateMachine):
             assert self.held[job.id][0] == job.claim
             self.held[job.id] = (job.claim, self.now_s + LEASE_S)
 
-    @rule(job=consumes(claims), how=st.sampled_from(["finish", "retry", "put off", "give back", "give up"]))
+    @rule(
+        job=consumes(claims),
+        how=st.sampled_from(["finish", "retry", "put off", "give back", "give up"]),
+    )
     def let_go(self, job, how):
         if job is None:
             return
