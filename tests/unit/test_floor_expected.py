@@ -69,7 +69,11 @@ def test_more_of_a_term_never_takes_less(
 ) -> None:
     efficiency = Efficiency(1.3, 0.4, 1.5, 2e-6)
     took = efficiency.expected_s(Terms(moved, kept, worked))
-    for grown in ((moved * more, kept, worked), (moved, kept * more, worked), (moved, kept, worked * more)):
+    for grown in (
+        (moved * more, kept, worked),
+        (moved, kept * more, worked),
+        (moved, kept, worked * more),
+    ):
         assert efficiency.expected_s(Terms(*grown)) >= took * (1 - 1e-12)
 
 
