@@ -14,7 +14,7 @@ from pydantic import Field
 
 from layers.bench_files.fields import Place
 from layers.bench_files.result import BenchmarkResult, Lengths
-from layers.bench_files.vllm import Run, asked, checked, lengths
+from layers.bench_files.vllm import Run, checked, lengths, result
 
 TOOL = "SGLang"
 _OWN = {"total_output_tokens_retokenized", "mean_e2e_latency_ms", "accept_length"}
@@ -39,26 +39,11 @@ def read(document: Mapping[str, Any], place: Place, number: int) -> list[Benchma
     """Return the run of a document; raises InvalidInput."""
     run = checked(SglangRun, document, place, TOOL)
     drafts = run.accept_length if run.accept_length and run.accept_length > 1 else None
-    return [
-        BenchmarkResult(
-            TOOL,
-            place.path,
-            number,
-            run.model_id or "",
-            run.completed,
-            run.failed,
-            run.duration,
-            _lengths(run, run.total_input_tokens, run.input_lens),
-            _lengths(run, run.total_output_tokens, run.output_lens),
-            run.latency("tpot"),
-            run.latency("itl"),
-            run.latency("ttft"),
-            run.max_concurrency,
-            asked(run),
-            "request_rate" in document or run.max_concurrency is not None,
-            drafts,
-        )
-    ]
+    found = (
+        _lengths(run, run.total_input_tokens, run.input_lens),
+        _lengths(run, run.total_output_tokens, run.output_lens),
+    )
+    return [result(TOOL, document, place, number, run, found, drafts)]
 
 
 def _lengths(run: SglangRun, total: float, each: list[int] | None) -> Lengths:

@@ -64,26 +64,41 @@ def matches(document: Mapping[str, Any]) -> bool:
 def read(document: Mapping[str, Any], place: Place, number: int) -> list[BenchmarkResult]:
     """Return the run of a document; raises InvalidInput."""
     run = checked(Run, document, place, TOOL)
-    return [
-        BenchmarkResult(
-            TOOL,
-            place.path,
-            number,
-            run.model_id or "",
-            run.completed,
-            run.failed,
-            run.duration,
-            lengths(run.total_input_tokens, run.completed, run.input_lens),
-            lengths(run.total_output_tokens, run.completed, run.output_lens),
-            run.latency("tpot"),
-            run.latency("itl"),
-            run.latency("ttft"),
-            run.max_concurrency,
-            asked(run),
-            "request_rate" in document or run.max_concurrency is not None,
-            run.spec_decode_acceptance_length,
-        )
-    ]
+    found = (
+        lengths(run.total_input_tokens, run.completed, run.input_lens),
+        lengths(run.total_output_tokens, run.completed, run.output_lens),
+    )
+    drafts = run.spec_decode_acceptance_length
+    return [result(TOOL, document, place, number, run, found, drafts)]
+
+
+def result(
+    tool: str,
+    document: Mapping[str, Any],
+    place: Place,
+    number: int,
+    run: Run,
+    found: tuple[Lengths, Lengths],
+    drafts: float | None,
+) -> BenchmarkResult:
+    """Return a run of either tool; `found` are its lengths in and out."""
+    return BenchmarkResult(
+        tool,
+        place.path,
+        number,
+        run.model_id or "",
+        run.completed,
+        run.failed,
+        run.duration,
+        *found,
+        run.latency("tpot"),
+        run.latency("itl"),
+        run.latency("ttft"),
+        run.max_concurrency,
+        asked(run),
+        "request_rate" in document or run.max_concurrency is not None,
+        drafts,
+    )
 
 
 def lengths(total: float, requests: int, each: list[int] | None) -> Lengths:
