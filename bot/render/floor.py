@@ -12,6 +12,7 @@ from rich.text import Text
 from bot.render import numbers
 from bot.render.terminal import plain_table
 from bot.render.text import one_line
+from layers.floor import documents
 from layers.floor.assumed import assumptions
 from layers.floor.floors import Floor, times, utilisation
 from layers.floor.model import Model
@@ -94,31 +95,18 @@ def floor(report: FloorReport) -> RenderableType:
 def floor_document(report: FloorReport) -> dict[str, Any]:
     """Return the `fvec.floor/1` document; times in seconds, sizes in bytes, of the busiest device."""
     found = report.answer.floor
-    whole, account, place = found.times, found.whole, found.place
+    account, place = found.whole, found.place
     measured = report.measured_s
     mfu, mbu = utilisation(account, place.hardware, measured) if measured else (None, None)
     return {
-        "schema": "fvec.floor/1",
-        "model": report.model.name,
-        "hardware": place.hardware.name,
-        "layout": str(place.layout),
+        **documents.floor_document(report.model, report.answer, measured),
         "devices": place.layout.devices,
         "batch": found.step.batch,
         "context": found.step.context,
         "new_tokens": found.step.new_tokens,
         "precision": asdict(place.precision),
-        "t_opt_s": whole.t_opt_s,
-        "t_sum_s": whole.t_sum_s,
-        "resources": _busy(found),
-        "binding": whole.binding,
-        "bound": bound(found),
-        "ridge": {dtype: place.hardware.ridge(dtype) for dtype in place.hardware.flops_per_s},
-        "params": report.model.parameters(),
         "active_params": report.model.active_parameters(),
-        "weights_bytes_per_gpu": account.resident_bytes,
-        "kv_bytes_per_token": account.cache_bytes_per_token,
         "state_bytes_per_sequence": account.state_bytes_per_sequence,
-        "capacity_requests": max(0.0, found.most_sequences),
         "fits": _fits(found),
         "hbm_bytes": account.hbm_bytes,
         "kv_hbm_bytes": account.sequence_bytes,
@@ -126,13 +114,10 @@ def floor_document(report: FloorReport) -> dict[str, Any]:
         "net_bytes": dict(account.net_bytes),
         "net_messages": dict(account.net_messages),
         "parts": [{"name": name, **busy} for name, busy in _busy_parts(found)],
-        "assumptions": report.assumptions,
-        "measured_s": measured,
         "results": {"how": list(report.how), "doubts": list(report.doubts)} if report.how else None,
         "mfu": mfu,
         "mbu": mbu,
-        "decision": _decision(report.answer.decision),
-        "flat_decision": _decision(report.answer.flat),
+        "flat_decision": documents.decision_document(report.answer.flat),
         "service": asdict(report.service) if report.service else None,
         "sensitivity": [_moved(one) for one in report.moves],
     }
@@ -179,23 +164,10 @@ def _link(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _busy(found: Floor) -> dict[str, float]:
-    whole = found.times
-    return {"hbm_s": whole.hbm_s, "compute_s": whole.compute_s, "network_s": whole.network_s}
-
-
 def _busy_parts(found: Floor) -> Iterator[tuple[str, dict[str, float]]]:
     for name, account in found.parts.items():
-        busy = times(account, found.place.hardware)
-        yield (
-            name,
-            {
-                "hbm_s": busy.hbm_s,
-                "compute_s": busy.compute_s,
-                "network_s": busy.network_s,
-                "t_opt_s": busy.t_opt_s,
-            },
-        )
+        taken = times(account, found.place.hardware)
+        yield name, {**documents.busy(taken), "t_opt_s": taken.t_opt_s}
 
 
 def _modules(found: Floor) -> Iterator[list[str]]:
@@ -280,23 +252,6 @@ def _moved(one: Sensitivity) -> dict[str, Any]:
     answers = {name: [end[name] for end in ends] for name in ends[0]}
     span = {"input": one.name, "unit": one.unit, "range": [one.low, one.high]}
     return {**span, **answers, "flips": list(one.flips)}
-
-
-def _decision(decision: Decision | None) -> dict[str, Any] | None:
-    if decision is None:
-        return None
-    return {
-        "action": decision.action,
-        "reason": decision.reason,
-        "residual": decision.residual,
-        "threshold": decision.limit.factor,
-        "threshold_fixed_s": decision.limit.fixed_s,
-        "threshold_source": decision.limit.source,
-        "overlap_quality": decision.quality,
-        "metric": decision.metric,
-        "utilisation": decision.utilisation,
-        "advice": list(decision.advice),
-    }
 
 
 def _time(value: float) -> str:

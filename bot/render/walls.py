@@ -14,6 +14,7 @@ from bot.render import numbers
 from bot.render.floor import NAMES, NUMBER_OF, assumed
 from bot.render.terminal import plain_table
 from bot.render.text import one_line
+from layers.floor import documents
 from layers.floor.assumed import assumptions
 from layers.floor.walls import (
     CAPACITY,
@@ -81,34 +82,12 @@ def walls_document(report: WallsReport) -> dict[str, Any]:
     """Return the `fvec.walls/1` document; `requests` are sequences on all devices together."""
     fleet = report.fleet
     return {
-        "schema": "fvec.walls/1",
+        **documents.walls_document(report.walls, report.crossovers),
         "model": fleet.model.name,
         "hardware": fleet.place.hardware.name,
         "devices": fleet.devices,
         "context": fleet.context,
         "assumptions": report.assumptions,
-        "layouts": [
-            {
-                "name": found.fleet.name,
-                "replicas": found.fleet.replicas,
-                "starts": found.starts,
-                "walls": [
-                    {"resource": w.resource, "requests": w.sequences, "within_capacity": w.within}
-                    for w in found.walls
-                ],
-                "first": found.first,
-            }
-            for found in report.walls
-        ],
-        "crossovers": [
-            {
-                "between": list(c.between),
-                "requests": c.sequences,
-                "metric": c.metric,
-                "faster": c.faster,
-            }
-            for c in report.crossovers
-        ],
         "frontier": {
             metric: [
                 {

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from layers.floor import documents
 from layers.floor.layout import Layout, LayoutError
 from layers.floor.modules import Place, Step
 from layers.floor.sensitivity import Question, sensitivity
@@ -119,7 +120,7 @@ def _floor(args: argparse.Namespace, content: Mapping[str, object]) -> int:
     )
     answer = question.answer()
     if args.json:
-        return _json(report.floor_document(model, answer, args.measured))
+        return _json(documents.floor_document(model, answer, args.measured))
     held = None
     if args.slo is not None:
         held = service(answer.floor, args.slo, p50_s=args.measured, p99_s=args.p99)
@@ -142,7 +143,7 @@ def _walls(args: argparse.Namespace, content: Mapping[str, object]) -> int:
     ]
     found, crossings = [walls(fleet) for fleet in fleets], crossovers(fleets)
     if args.json:
-        return _json(report.walls_document(found, crossings))
+        return _json(documents.walls_document(found, crossings))
     return _say(report.walls_lines(found, crossings))
 
 

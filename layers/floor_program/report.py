@@ -1,12 +1,11 @@
-"""Floors and walls as lines of text, and as the core of the documents that `fvec floor --json` prints."""
+"""Floors and walls as lines of text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from layers.floor.assumed import assumptions
-from layers.floor.floors import Floor, times
+from layers.floor.floors import times
 from layers.floor.model import Model
 from layers.floor.sensitivity import Answer, Sensitivity
 from layers.floor.triage import Service, seconds
@@ -53,31 +52,6 @@ def _decision_lines(answer: Answer) -> Iterator[str]:
         yield f"  - {line}"
 
 
-def floor_document(model: Model, answer: Answer, measured_s: float | None) -> dict[str, object]:
-    """Return the same as data; times in seconds, sizes in bytes of the busiest device."""
-    found = answer.floor
-    whole, account, hardware = found.times, found.whole, found.place.hardware
-    return {
-        "schema": "fvec.floor/1",
-        "model": model.name,
-        "hardware": hardware.name,
-        "layout": str(found.place.layout),
-        "t_opt_s": whole.t_opt_s,
-        "t_sum_s": whole.t_sum_s,
-        "resources": _busy(found),
-        "binding": whole.binding,
-        "bound": bound(found),
-        "ridge": {dtype: hardware.ridge(dtype) for dtype in hardware.flops_per_s},
-        "params": model.parameters(),
-        "weights_bytes_per_gpu": account.resident_bytes,
-        "kv_bytes_per_token": account.cache_bytes_per_token,
-        "capacity_requests": max(0.0, float(found.most_sequences)),
-        "assumptions": assumptions(model, found.place),
-        "measured_s": measured_s,
-        "decision": asdict(answer.decision) if answer.decision else None,
-    }
-
-
 def walls_lines(found: Sequence[Walls], crossings: Sequence[Crossover]) -> Iterator[str]:
     """Yield the walls of each layout in the order in which load meets them, and where layouts cross."""
     for walls in found:
@@ -95,34 +69,6 @@ def walls_lines(found: Sequence[Walls], crossings: Sequence[Crossover]) -> Itera
     for one in crossings:
         lost = next(name for name in one.between if name != one.faster)
         yield f"{one.faster} overtakes {lost} from {one.sequences} sequences on, by {one.metric}"
-
-
-def walls_document(found: Sequence[Walls], crossings: Sequence[Crossover]) -> dict[str, object]:
-    """Return the same as data."""
-    return {
-        "schema": "fvec.walls/1",
-        "layouts": [
-            {
-                "name": walls.fleet.name,
-                "starts": walls.starts,
-                "walls": [
-                    {"resource": w.resource, "requests": w.sequences, "within_capacity": w.within}
-                    for w in walls.walls
-                ],
-                "first": walls.first,
-            }
-            for walls in found
-        ],
-        "crossovers": [
-            {"between": list(c.between), "requests": c.sequences, "metric": c.metric}
-            for c in crossings
-        ],
-    }
-
-
-def _busy(found: Floor) -> dict[str, float]:
-    whole = found.times
-    return {"hbm_s": whole.hbm_s, "compute_s": whole.compute_s, "network_s": whole.network_s}
 
 
 def _t(value: float) -> str:
