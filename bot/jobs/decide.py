@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bot.github.archive import Analysis, EvidenceBranch, State
 from bot.jobs import helping, manifests, records
 from bot.jobs.pulls import is_inside, is_ours
-from bot.wake import commands, policy, versions
+from bot.wake import commands, events, policy, versions
 from bot.wake.events import Event
 from bot.wake.facts import Attempt, Facts, LastAnalysis, Layers, Merge, Release
 from bot.wake.policy import Decision, Sleep, Wake
@@ -78,9 +78,7 @@ def decide(event: Event, around: Surroundings) -> Decision:
 
 def decide_tick(around: Surroundings, *, installation: int | None = None) -> Decision:
     """Return what follows from time passing. Raises GitHubError."""
-    name = around.repository.full_name
-    tick = Event("schedule", "", name, installation, sender="", sender_is_bot=False)
-    return decide(tick, around)
+    return decide(events.tick(around.repository.full_name, installation), around)
 
 
 def answer(event: Event, decision: Decision, repository: Repository) -> None:

@@ -59,6 +59,11 @@ class Unusable(ValueError):
     """The payload is not what its event name says; the message names the field, no content."""
 
 
+def tick(repository: str, installation: int | None = None) -> Event:
+    """Return the event that time passing is for one repository."""
+    return Event("schedule", "", repository, installation, sender="", sender_is_bot=False)
+
+
 def parse(name: str, payload: object) -> Event | None:
     """Return the event, or None where fvec does not use events of that name.
 

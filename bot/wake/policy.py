@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.render.text import one_line
-from bot.wake import commands, hours, owed, versions
+from bot.wake import commands, events, hours, owed, versions
 from bot.wake.events import Event, EventKind
 from bot.wake.facts import Facts, Layers
 from bot.wake.jobs import MEASURING, MOST_WHY, JobKind, JobSpec
@@ -93,8 +93,7 @@ def on_tick(
 
     A tick comes again, so what has to wait sleeps: `not_before` of a Wake is now.
     """
-    tick = Event("schedule", "", repository, installation, sender="", sender_is_bot=False)
-    return on_event(tick, policy, facts)
+    return on_event(events.tick(repository, installation), policy, facts)
 
 
 def _tick(event: Event, policy: BotSection, facts: Facts) -> Decision:
