@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from bot.render.redact import known_secrets, redact
+from layers.redact import known_secrets, redact
 from layers.errors import InvalidInput, Location, Missing, ToolFailed
 from layers.evidence import EvidenceFile
 from layers.record import results_folder

@@ -73,6 +73,38 @@ class Profile:
     by_phase: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
+class Sign(StrEnum):
+    """What shows that a new path ran, while the candidate serves under load."""
+
+    RUNS = "runs"  # a function is on a stack of the model's process
+    GONE = "gone"  # a function that was there in the baseline is there half as often, or never
+    LOADED = "loaded"  # a file of the repository is mapped by the model's process
+    SERVED = "served"  # the server reports a value of the model's configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """One sign to look for. `subject` is `file:function` (runs, gone), a file (loaded), or a field
+    of the served configuration such as `dynamic_batching.max_queue_delay_microseconds` (served).
+    """
+
+    sign: Sign
+    model: str  # in whose process, or whose configuration
+    subject: str
+    value: str = ""  # of a served field, as the server reports it
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What the author of a change claims before it is tried, so that a trial can prove it wrong."""
+
+    claim: str  # what costs time, and why the change takes it away
+    expected: tuple[float, float]  # throughput ratio of the stack, low and high
+    activation: tuple[Activation, ...]
+    falsifier: str  # the observation that would show the claim to be wrong
+    skill: str = ""  # id of the skill that it applies, where there is one
+
+
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
     """A possible change, ranked by share x expected gain before anything is written."""
@@ -90,6 +122,8 @@ class Hypothesis:
     sites: Sequence[str] = field(default_factory=tuple)  # "file:line" that the edit will touch
     on_top: Sequence[str] = ()  # changes that this run accepted before: see `change`
     together: Sequence[Hypothesis] = ()  # that this one carries out as one candidate, in order
+    proposer: str = "cookbook"  # what wrote it
+    contract: Contract | None = None  # of what an agent wrote; a card's claim is the card
 
     @property
     def change(self) -> str:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge.ground import change_name
 from layers.base import ChangeClass, LayerName
+from layers.story import AgentsReport, ContractRecord, Story
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Interval = tuple[float, float]  # lower and upper end, 95 % unless a field says otherwise
@@ -196,6 +197,29 @@ class LoadTest(Record):
     void: str | None = None
 
 
+class HotspotRecord(Record):
+    """One line of the profile table."""
+
+    process: str
+    place: str  # "function in file"
+    share: Share
+
+
+class ProfileRecord(Record):
+    """Where the time went before the first change."""
+
+    tool: str
+    raw: str
+    cpu_s: float
+    requests: int
+    by_process: dict[str, float]
+    by_layer: dict[str, float]
+    hotspots: list[HotspotRecord]
+    by_phase: dict[str, dict[str, Share]] = Field(
+        default_factory=dict
+    )  # of server CPU, by model: "receive", "compute", "assemble", "outside"
+
+
 class HypothesisRecord(Record):
     """What was expected before anything was written."""
 
@@ -209,6 +233,8 @@ class HypothesisRecord(Record):
     sites: list[str] = Field(default_factory=list)
     on_top: list[str] = Field(default_factory=list)  # changes accepted before: "card on model"
     together: list[str] = Field(default_factory=list)  # changes that this candidate joins
+    proposer: str = "cookbook"  # what wrote it
+    contract: ContractRecord | None = None  # of what an agent wrote
 
 
 class Iteration(Record):
@@ -237,30 +263,9 @@ class Iteration(Record):
     patch_sha256: str | None = None
     files_changed: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)  # what a reviewer should know, one line each
+    profile: ProfileRecord | None = None  # of this commit under load, where its signs were looked for
+    story: Story | None = None  # how an agent wrote it
     wall_s: float = 0.0
-
-
-class HotspotRecord(Record):
-    """One line of the profile table."""
-
-    process: str
-    place: str  # "function in file"
-    share: Share
-
-
-class ProfileRecord(Record):
-    """Where the time went before the first change."""
-
-    tool: str
-    raw: str
-    cpu_s: float
-    requests: int
-    by_process: dict[str, float]
-    by_layer: dict[str, float]
-    hotspots: list[HotspotRecord]
-    by_phase: dict[str, dict[str, Share]] = Field(
-        default_factory=dict
-    )  # of server CPU, by model: "receive", "compute", "assemble", "outside"
 
 
 def changes_of(iteration: Iteration) -> list[str]:
@@ -401,6 +406,7 @@ class RunReport(Record):
     pull_requests: list[PullRequestRecord] = Field(default_factory=list)
     knowledge: KnowledgeRecord
     blocks_void: int = 0
+    agents: AgentsReport | None = None  # what models and programs wrote, where any was asked
     shard: ShardName = None
     wall_s: float
 

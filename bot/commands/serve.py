@@ -154,7 +154,7 @@ class _Redacting(logging.Formatter):
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        from bot.render.redact import redact
+        from layers.redact import redact
 
         return redact(super().format(record), self._secrets())
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bot.github.scratch import local_only, scratch, take_over
-from bot.render.redact import redact
+from layers.redact import redact
 from bot.wake.policy import KNOWLEDGE
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.gates.paths import guarded

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from bot.render.redact import redact
+from layers.redact import redact
 from bot.render.text import one_line
 from layers.errors import ToolFailed
 

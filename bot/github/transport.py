@@ -27,7 +27,7 @@ from bot.github.errors import (
     Unavailable,
 )
 from bot.github.scratch import as_environment, scratch, take_over
-from bot.render.redact import redact
+from layers.redact import redact
 from bot.render.text import one_line
 from layers.errors import InvalidInput
 from layers.programs import SYSTEM_PATH, kill_group

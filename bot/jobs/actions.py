@@ -42,7 +42,7 @@ from bot.jobs.context import Context, JobResult, Refusal, Superseded
 from bot.jobs.decide import Surroundings
 from bot.jobs.dry import DryRepository
 from bot.jobs.measuring import Measurement
-from bot.render.redact import redact
+from layers.redact import redact
 from bot.wake import commands, events
 from bot.wake.hours import told
 from bot.wake.jobs import Id, JobSpec

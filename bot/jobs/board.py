@@ -9,7 +9,7 @@ from bot.github.errors import TRANSIENT, GitHubError
 from bot.github.repository import STALE
 from bot.jobs import records
 from bot.render import dashboard
-from bot.render.redact import redact
+from layers.redact import redact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

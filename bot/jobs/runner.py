@@ -35,7 +35,7 @@ from bot.jobs import (
 )
 from bot.jobs.context import JobResult, Refusal, Superseded
 from bot.render import check
-from bot.render.redact import redact
+from layers.redact import redact
 from bot.render.text import one_line
 from bot.wake import commands
 from bot.wake.jobs import MEASURING

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bot.forge.base import Forge, PullRequest
 from bot.forge.local import LocalForge
 from bot.render import pull_request
-from bot.render.redact import known_secrets, redact
+from layers.redact import known_secrets, redact
 from layers.evidence import EvidenceFile, PullRequestRecord
 
 if TYPE_CHECKING:

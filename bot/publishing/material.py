@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bot.render import publication as rendering
 from bot.render.again import EVIDENCE, PATCH, Kept
 from bot.render.publication import Addresses
-from bot.render.redact import redact
+from layers.redact import redact
 from layers.evidence import EvidenceFile
 
 if TYPE_CHECKING:

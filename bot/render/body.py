@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bot.render.markdown import details
-from bot.render.redact import redact
+from layers.redact import redact
 
 LIMIT = 60_000  # characters; GitHub refuses a body of more than 65,536
 KEPT_LAST = frozenset({"summary", "reproduce"})

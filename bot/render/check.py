@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from bot.render import judgement, numbers, text
-from bot.render.redact import redact
+from layers.redact import redact
 from bot.render.text import code, inline
 
 if TYPE_CHECKING:

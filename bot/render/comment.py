@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bot.render import judgement, numbers, text
 from bot.render.check import NEVER_PROMOTES
 from bot.render.markdown import details, table
-from bot.render.redact import redact
+from layers.redact import redact
 from bot.render.text import code, inline
 from layers.evidence import VerifyReport
 

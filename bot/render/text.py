@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bot.render.redact import redact
+from layers.redact import redact
 from layers.repository.inert import BREAK, REFERENCE, SKIPS, broken, seen
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bot.github.errors import RateLimited, Unavailable
-from bot.render.redact import redact
+from layers.redact import redact
 from bot.service.database import StoreBroken
 from bot.service.store import Ended, Job, Lane, State, Store, Work
 from bot.service.vitals import BEAT_S, Vitals

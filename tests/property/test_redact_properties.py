@@ -5,7 +5,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.render.redact import MARK, redact
+from layers.redact import MARK, redact
 from tests import canaries
 
 TOKENS = list(canaries.tokens().values())

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from bot.render.redact import MARK, known_secrets, redact
+from layers.redact import MARK, known_secrets, redact
 from bot.render.text import code, fence, inline, one_line, prose, title
 from tests import canaries
 
