@@ -5,6 +5,8 @@ It never comes from the serving repository: it decides what is spent, and what a
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -113,3 +115,25 @@ class AgentSettings(Section):
         if unpriced := [model.name for model in models if model.prices is None]:
             raise ValueError(f"budget.usd bounds money: give prices for {', '.join(unpriced)}")
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """What agents may spend and reach, and what of the environment is for them alone."""
+
+    settings: AgentSettings
+    environ: Mapping[str, str]  # the key of a service, variables that a program is to get
+
+    def __repr__(self) -> str:
+        """Return it without values: they are secrets."""
+        return f"AgentOptions({', '.join(sorted(self.environ))})"
+
+
+def names_of(settings: AgentSettings, proposers: Sequence[str]) -> list[str]:
+    """Return the names of the environment variables that these proposers get."""
+    names: list[str] = []
+    if "anthropic" in proposers and settings.anthropic is not None:
+        names.append(settings.anthropic.api_key_from)
+    if "command" in proposers and settings.command is not None:
+        names += settings.command.environment
+    return list(dict.fromkeys(names))

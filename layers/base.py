@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from layers.manifest import Manifest
 
 
+COOKBOOK = "cookbook"  # the proposer that is no agent: the layers' own rewrites
+
+
 class LayerName(StrEnum):
     """The layers of a serving stack, bottom to top."""
 
@@ -122,7 +125,7 @@ class Hypothesis:
     sites: Sequence[str] = field(default_factory=tuple)  # "file:line" that the edit will touch
     on_top: Sequence[str] = ()  # changes that this run accepted before: see `change`
     together: Sequence[Hypothesis] = ()  # that this one carries out as one candidate, in order
-    proposer: str = "cookbook"  # what wrote it
+    proposer: str = COOKBOOK  # what wrote it
     contract: Contract | None = None  # of what an agent wrote; a card's claim is the card
 
     @property

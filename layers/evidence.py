@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge.ground import change_name
-from layers.base import ChangeClass, LayerName
+from layers.base import COOKBOOK, ChangeClass, LayerName
 from layers.story import AgentsReport, ContractRecord, Story
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -233,7 +233,7 @@ class HypothesisRecord(Record):
     sites: list[str] = Field(default_factory=list)
     on_top: list[str] = Field(default_factory=list)  # changes accepted before: "card on model"
     together: list[str] = Field(default_factory=list)  # changes that this candidate joins
-    proposer: str = "cookbook"  # what wrote it
+    proposer: str = COOKBOOK  # what wrote it
     contract: ContractRecord | None = None  # of what an agent wrote
 
 

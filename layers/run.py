@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from layers.agents.opening import open_proposers
 from layers.base import Hypothesis, Layer, LayerName
 from layers.errors import InvalidInput, Location, Missing, RunStopped, ToolFailed
 from layers.events import Events
@@ -25,7 +26,7 @@ from layers.evidence import (
 from layers.loop import instruments, learning, report, resume
 from layers.loop.instruments import Opener
 from layers.loop.sampling import rank
-from layers.loop.stations import Course
+from layers.loop.stations import Course, ProposersOpener
 from layers.manifest import MANIFEST_PATH, Manifest
 from layers.measure import stats
 from layers.record import environment_record, lock, results_folder
@@ -49,13 +50,14 @@ def run(
     events: Events,
     registry: Mapping[LayerName, Layer] = LAYERS,
     opener: Opener | None = None,
+    proposers: ProposersOpener = open_proposers,
 ) -> RunReport:
     """Run the loop on the stack at `path` up to its pull requests; return the report.
 
     With `options.resume` it goes on with the unfinished run in `options.out`, and begins a new one
     where there is none. Of a finished one it returns the report, where that is what a new one
     would begin with; else a new one begins. `opener` sets up what measures: real servers by
-    default.
+    default; `proposers` those of `options.proposers` that are no rules of ours.
 
     Raises InvalidInput, Missing, Inconclusive or ToolFailed; the repository is then as it was, but
     for branches of candidates that were accepted before.
@@ -88,7 +90,17 @@ def run(
         journal = _journal(taken.out / JOURNAL_FILE, options)
         opened.append(journal)
         try:
-            course = Course(taken, options, journal, events, registry, layers, allowed, started)
+            course = Course(
+                taken,
+                options,
+                journal,
+                events,
+                registry,
+                layers,
+                allowed,
+                started,
+                proposers=proposers,
+            )
             return course.report()
         except BaseException as error:
             if _without_trace(error, journal):

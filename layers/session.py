@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 from scipy import stats as scipy_stats
 
-from layers.base import Ground, Hotspot, LayerName, Profile, StackView
+from layers.agent_settings import AgentOptions
+from layers.base import COOKBOOK, Ground, Hotspot, LayerName, Profile, StackView
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.events import Events
 from layers.evidence import (
@@ -72,6 +73,8 @@ class RunOptions:
     sandbox: SandboxMode | None = None  # the weakest that will do, whatever the manifest says
     resume: bool = False  # go on with the unfinished run in `out`, if there is one
     shard: Shard | None = None  # of a run that several runners share: this one's part
+    proposers: tuple[str, ...] = (COOKBOOK,)  # what writes candidates, in the order they are asked
+    agents: AgentOptions | None = None  # for proposers beside the cookbook
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -16,10 +17,11 @@ from bot.commands import arguments, engine, publish
 from bot.commands.outcome import Outcome
 
 if TYPE_CHECKING:
+    from layers.agent_settings import AgentOptions
     from layers.evidence import RunReport
     from layers.session import RunOptions
 
-PROPOSERS = ("cookbook",)
+PROPOSERS = ("cookbook", "anthropic", "command")
 FORGES = ("local", "github")
 OWN_SETTINGS = "FVEC_"  # what they are called in the environment, credentials among them
 TOKENS = frozenset({"GITHUB_TOKEN", "GH_TOKEN"})
@@ -37,7 +39,17 @@ def add(commands: arguments.Commands) -> None:
         help="change this layer only; may be repeated (default: the manifest's)",
     )
     parser.add_argument(
-        "--proposer", choices=PROPOSERS, default="cookbook", help="what writes the changes"
+        "--proposer",
+        action="append",
+        choices=PROPOSERS,
+        help="what writes the changes, in the order given: the next is asked once the one before has "
+        "nothing left (default: cookbook, rules that ask no model)",
+    )
+    parser.add_argument(
+        "--agents",
+        metavar="FILE",
+        type=Path,
+        help="what the proposers anthropic and command may spend and reach (fvec.agents/1)",
     )
     parser.add_argument(
         "--forge",
@@ -68,9 +80,11 @@ def add(commands: arguments.Commands) -> None:
 
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Refuse a forge and a repository that do not belong together."""
+    """Refuse what does not belong together: forge and repository, agents and their settings."""
     if (args.forge == "github") != (args.repository is not None):
         parser.error("--forge github and --repository OWNER/NAME go together")
+    if bool(set(args.proposer or ()) - {"cookbook"}) != (args.agents is not None):
+        parser.error("--proposer anthropic or command, and --agents FILE, go together")
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -82,22 +96,53 @@ def run(args: argparse.Namespace) -> Outcome:
     from bot.render import terminal
 
     out = arguments.results_folder(args.path, args.out)
-    with _credentials_aside() as environ:
+    agents = _agents(args)
+    with _credentials_aside(agents) as environ:
         if args.forge == "github":
             publish.check_before(args.repository, environ)
-        report = _measured(args, out)
+        report = _measured(args, out, agents)
     files = results.write(out, report)
     if args.forge == "github":
         return _at_github(args, out, report, environ)
     return Outcome(report, terminal.run(report, files))
 
 
-def _measured(args: argparse.Namespace, out: Path) -> RunReport:
+def _agents(args: argparse.Namespace) -> AgentOptions | None:
+    """Return what the proposers may spend and reach, with what of the environment is theirs.
+
+    Raises InvalidInput for a file that is wrong, Missing where a variable that it names is not set.
+    """
+    if args.agents is None:
+        return None
+    from knowledge import yamlfile
+    from layers.agent_settings import AgentOptions, AgentSettings, names_of
+    from layers.errors import InvalidInput, Location, Missing
+
+    try:
+        settings = yamlfile.load(args.agents, AgentSettings)
+    except yamlfile.YamlError as error:
+        at = Location(error.path, error.line, error.column)
+        raise InvalidInput(error.message, at=at, hint=error.hint) from error
+    for name in args.proposer:
+        if name != "cookbook" and getattr(settings, name) is None:
+            raise InvalidInput(
+                f"there is no section {name}", at=Location(args.agents), hint="it configures the proposer"
+            )
+    names = names_of(settings, args.proposer)
+    if absent := [name for name in names if not os.environ.get(name)]:
+        raise Missing(
+            f"{', '.join(absent)} not set in the environment",
+            hint=f"{args.agents} names what proposers get from there",
+        )
+    return AgentOptions(settings, {name: os.environ[name] for name in names})
+
+
+def _measured(args: argparse.Namespace, out: Path, agents: AgentOptions | None) -> RunReport:
     from bot import results
     from bot.progress import shown_on
 
     module = engine.load()
-    options = run_options(module, args, out)
+    options = replace(run_options(module, args, out), agents=agents)
     with results.kept_out_of_git(out), shown_on(sys.stderr) as events:
         report: RunReport = module.run(args.path, options, events)
     return report
@@ -118,10 +163,11 @@ def _at_github(
 
 
 @contextmanager
-def _credentials_aside() -> Iterator[Mapping[str, str]]:
+def _credentials_aside(agents: AgentOptions | None) -> Iterator[Mapping[str, str]]:
     """Yield the environment as it was, while it is without credentials."""
     whole = dict(os.environ)
-    aside = [name for name in whole if name.startswith(OWN_SETTINGS) or name in TOKENS]
+    theirs = agents.environ if agents else {}
+    aside = [n for n in whole if n.startswith(OWN_SETTINGS) or n in TOKENS or n in theirs]
     for name in aside:
         del os.environ[name]
     try:
@@ -133,7 +179,7 @@ def _credentials_aside() -> Iterator[Mapping[str, str]]:
 def run_options(module: ModuleType, args: argparse.Namespace, out: Path) -> RunOptions:
     """Return the engine's options from the arguments; `measure` has fewer."""
     from bot.publishing.local import open_local
-    from layers.base import LayerName
+    from layers.base import COOKBOOK, LayerName
 
     layers = getattr(args, "layer", None)
     options: RunOptions = module.RunOptions(
@@ -145,5 +191,6 @@ def run_options(module: ModuleType, args: argparse.Namespace, out: Path) -> RunO
         forge=open_local,
         resume=getattr(args, "resume", False),
         shard=getattr(args, "shard", None),
+        proposers=tuple(dict.fromkeys(getattr(args, "proposer", None) or (COOKBOOK,))),
     )
     return options

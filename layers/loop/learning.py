@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 import knowledge.ground
 from knowledge import yamlfile
-from knowledge.cards import CookbookCard, Finding
+from knowledge.cards import CookbookCard, Finding, TriedCard
 from knowledge.ground import split_change, usable, weight
 from knowledge.refine import merge_findings
 from knowledge.standing import (
@@ -25,11 +26,19 @@ from knowledge.standing import (
     refused_together,
     standing,
 )
-from knowledge.store import Cards, builtin_directory, card_files, load_card, load_cards
+from knowledge.store import (
+    Cards,
+    builtin_directory,
+    card_files,
+    folder_of,
+    load_card,
+    load_cards,
+)
 from knowledge.yamlfile import Problem, YamlError
 from layers.base import ChangeClass, Edit, Ground, Hypothesis, Layer, LayerName
 from layers.errors import InvalidInput, ToolFailed
 from layers.evidence import Iteration, KnowledgeRecord, Verdict, changes_of
+from layers.findings import finding as learned
 from layers.loop.sampling import Past, Weighed, joined
 from layers.repository import git
 from layers.repository.stack import Stack
@@ -197,9 +206,14 @@ def past(known: Cards, ground: Ground) -> list[Past]:
 def findings(
     iterations: Iterable[Iteration], layers: Mapping[LayerName, Layer], ground: Ground
 ) -> dict[str, list[Finding]]:
-    """Return what the iterations taught, by card; one finding for each model that it changed."""
+    """Return what the iterations taught, by card; one finding for each model that it changed.
+
+    What an agent wrote has no card: it teaches the skill that its contract names, if any. There the
+    newest try of an issue comes first, and so is the one that counts.
+    """
     found: dict[str, list[Finding]] = {}
-    for iteration in iterations:
+    tried = list(iterations)
+    for iteration in (i for i in tried if i.hypothesis.contract is None):
         finding = layers[iteration.layer].refine(iteration, ground)
         if finding is None:
             continue
@@ -207,23 +221,35 @@ def findings(
             card, model = split_change(name)
             one = finding.model_copy(update={"model": model}) if finding.together else finding
             found.setdefault(card, []).append(one)
+    for iteration in reversed(tried):
+        contract = iteration.hypothesis.contract
+        if contract is not None and contract.skill:
+            found.setdefault(contract.skill, []).append(learned(iteration, ground))
     return found
 
 
 def refine(
-    stack: Stack, known: Cards, found: Mapping[str, Sequence[Finding]], out: Path
+    stack: Stack,
+    known: Cards,
+    found: Mapping[str, Sequence[Finding]],
+    out: Path,
+    *,
+    kept: Mapping[str, bytes] = MappingProxyType({}),
+    run: str = "",
 ) -> KnowledgeRecord:
     """Merge findings into their cards in place and commit them on the knowledge branch.
 
-    `found` is by the id of the card; findings of a card that `known` does not hold are dropped.
+    `found` is by the id of the card; findings of a card that `known` does not hold are dropped, and
+    those of agents where the card is no skill.
+    `kept` are files beside the cards that run `run` rewrites as a whole: what agents remember.
     The commit goes on top of what reviewers did on the branch. A card that cannot take its
     findings (half-written, say) is named in `problems` and hinders no other. What the cards hold
     already is not committed again. Raises InvalidInput when the branch was never the bot's.
     """
     tip = _unmerged_tip(stack)
     worktree = _branch_worktree(stack, tip or stack.commit, out / "worktrees")
-    by_id = {card.id: card for card in known.cookbook}
-    told = {card_id: f for card_id, f in sorted(found.items()) if card_id in by_id}
+    by_id = {card.id: card for card in known.tried}
+    told = {i: meant for i, f in sorted(found.items()) if (meant := _meant(by_id.get(i), f))}
     files, problems, places = dict[str, bytes](), list[str](), list[str]()
     for card_id, new in told.items():
         try:
@@ -234,15 +260,27 @@ def refine(
         places.append(place)
         if not (worktree / place).is_file() or (worktree / place).read_bytes() != text:
             files[place] = text
+    for name, text in kept.items():
+        place = f"{stack.manifest.knowledge}/{name}"
+        places.append(place)
+        if not (worktree / place).is_file() or (worktree / place).read_bytes() != text:
+            files[place] = text
     if files:
-        commit, _ = git.commit_edit(worktree, _edit(files, told))
+        commit, _ = git.commit_edit(worktree, _edit(files, told, run))
         _advance(stack, commit)
     branch = KNOWLEDGE_BRANCH if places else None
     return KnowledgeRecord(branch=branch, cards_changed=sorted(places), problems=problems)
 
 
+def _meant(card: TriedCard | None, found: Sequence[Finding]) -> list[Finding]:
+    """Return the findings that are meant for this card: a card of the cookbook takes no agent's."""
+    if card is None:
+        return []
+    return [f for f in found if not (f.issue and isinstance(card, CookbookCard))]
+
+
 def _refined(
-    card: CookbookCard, found: Sequence[Finding], known: Cards, worktree: Path, stack: Stack
+    card: TriedCard, found: Sequence[Finding], known: Cards, worktree: Path, stack: Stack
 ) -> tuple[str, bytes]:
     """Return path and new text of one card, in the repository's own folder of cards.
 
@@ -251,7 +289,7 @@ def _refined(
     folder = worktree / stack.manifest.knowledge
     own = _own_file(folder, card.id)
     source = own or known.path_of(card.id)
-    place = own or folder / "cookbook" / card.layer / f"{card.id}.yaml"
+    place = own or folder / folder_of(card) / f"{card.id}.yaml"
     today = max([datetime.now(UTC).date(), *(finding.date for finding in found)])
     text = merge_findings(yamlfile.read(source), found, source, today)
     return str(place.relative_to(worktree)), text.encode()
@@ -277,12 +315,12 @@ def _on_branch(problem: Problem, worktree: Path | None) -> Problem:
     return replace(problem, path=Path(place))
 
 
-def _edit(files: Mapping[str, bytes], told: Mapping[str, Sequence[Finding]]) -> Edit:
+def _edit(files: Mapping[str, bytes], told: Mapping[str, Sequence[Finding]], run: str) -> Edit:
     all_of_it = [(card_id, finding) for card_id, found in told.items() for finding in found]
+    run = run or all_of_it[0][1].run
     return Edit(
         files,
-        summary=f"Refine {len(files)} card{'s' if len(files) != 1 else ''} from run "
-        f"{all_of_it[0][1].run}",
+        summary=f"Refine {len(files)} card{'s' if len(files) != 1 else ''} from run {run}",
         explanation="\n".join(
             f"{card_id}{f' on {finding.model}' if finding.model else ''}: "
             f"{finding.verdict} ({finding.reason})"

@@ -15,6 +15,7 @@ from knowledge.cards import CookbookCard
 from layers.base import Candidate, Edit, Hypothesis, Layer, LayerName, Profile, StackView
 from layers.errors import FvecError, InvalidInput, RunStopped
 from layers.evidence import Iteration, Noise, Verdict, changes_of
+from layers.loop.proposing import Heard, Situation, Written
 from layers.loop.sampling import Past, Skipped, Weighed, choose_layer, rank
 
 MAX_FAILURES = 2  # a tool that broke twice will break again: stop and say so
@@ -40,6 +41,12 @@ class Stations(Protocol):
 
     def past(self) -> Sequence[Past]:
         """Return what earlier runs found, for the sampling of layers."""
+
+    def write(self, situation: Situation) -> Written | None:
+        """Have the next proposer write a candidate; None once none is left to be asked."""
+
+    def heard(self, iteration: Iteration, situation: Situation) -> Heard:
+        """Tell the author of a candidate what became of it."""
 
     def commit(self, base: StackView, hypothesis: Hypothesis, edit: Edit) -> Candidate:
         """Commit an edit on a branch of its own."""
@@ -75,6 +82,7 @@ class LoopState:
     unwritten: dict[tuple[str, str], str] = field(default_factory=dict)  # with the reason
     joining: bool = True  # several changes as one candidate, until one such was not accepted
     elsewhere: int = 0  # hypotheses that other shards of the run try
+    asked: int = 0  # how often a proposer was
 
     @property
     def in_place(self) -> list[str]:
@@ -100,8 +108,13 @@ def run_loop(
     *,
     rng: random.Random,
     candidates: int,
+    cookbook: bool = True,
 ) -> tuple[LoopState, str]:
-    """Run until the budget is spent or nothing beats the noise; return the state and why."""
+    """Run until the budget is spent or nothing beats the noise; return the state and why.
+
+    The layers' own rewrites go first, unless `cookbook` is off: they cost nothing. Proposers are
+    asked once these have nothing left, one candidate at a time.
+    """
     state = LoopState(base=start)
     noise = stations.calibrate()
     while True:
@@ -113,15 +126,18 @@ def run_loop(
         if not stations.time_left():
             return state, "stopped: the time budget is spent"
         try:
-            layer, hypothesis = _next_hypothesis(stations, layers, state, noise, rng)
+            layer, hypothesis = _next_hypothesis(
+                stations, layers if cookbook else (), state, noise, rng
+            )
         except FvecError as error:
             if not state.iterations or isinstance(error, RunStopped):
                 raise
             # What was accepted before is still to be published.
             return state, f"stopped: {_first_line(error)}"
-        if layer is None or hypothesis is None:
+        if layer is not None and hypothesis is not None:
+            _try(stations, layer, hypothesis, state)
+        elif not _try_written(stations, layers, state, noise, candidates - tried):
             return state, _nothing_left(state)
-        _try(stations, layer, hypothesis, state)
 
 
 def _next_hypothesis(
@@ -181,19 +197,68 @@ def _try(stations: Stations, layer: Layer, hypothesis: Hypothesis, state: LoopSt
     if edit is None:
         state.unwritten[key] = "the code is not of a shape that the rewrite can change exactly"
         return
+    _judge(stations, layer, hypothesis, edit, state)
+
+
+def _try_written(
+    stations: Stations,
+    layers: Sequence[Layer],
+    state: LoopState,
+    noise: Noise,
+    left: int,
+) -> bool:
+    """Have a proposer write a candidate, and have it judged; False once none is left to be asked."""
+    situation = _situation(stations, state, noise, left)
+    if situation is None:
+        return False
+    written = stations.write(situation)
+    if written is None:
+        return False
+    if written.hypothesis is None or written.edit is None:
+        return True
+    layer = next(one for one in layers if one.name is written.hypothesis.layer)
+    iteration = _judge(stations, layer, written.hypothesis, written.edit, state)
+    if iteration is not None:
+        stations.heard(iteration, situation)
+    return True
+
+
+def _situation(
+    stations: Stations, state: LoopState, noise: Noise, left: int
+) -> Situation | None:
+    """Return what a proposer may know, None near the floor: there is nothing to be gained."""
+    state.asked += 1
+    profile = state.profile or stations.profile(state.base)
+    state.profile = profile
+    return Situation(
+        base=state.base,
+        profile=profile,
+        noise=noise,
+        iterations=tuple(state.iterations),
+        not_tried=tuple(state.not_tried),
+        number=state.asked,
+        left=left,
+    )
+
+
+def _judge(
+    stations: Stations, layer: Layer, hypothesis: Hypothesis, edit: Edit, state: LoopState
+) -> Iteration | None:
+    """Commit a candidate and have it judged; build on it if it was accepted."""
     try:
         candidate = stations.commit(state.base, hypothesis, edit)
     except RunStopped:
         raise
     except InvalidInput as error:  # a refused path, or a branch of that name that is not ours
-        state.unwritten[key] = _first_line(error)
-        return
+        state.unwritten[hypothesis.card, hypothesis.model] = _first_line(error)
+        return None
     iteration = stations.verify(candidate, layer, state.base, len(state.iterations) + 1)
     state.iterations.append(iteration)
     if iteration.verdict is Verdict.ACCEPTED:
         state.base = stations.adopt(candidate)
         state.joining |= bool(hypothesis.together)
         state.profile = None  # the time now goes elsewhere
+    return iteration
 
 
 def _first_line(error: FvecError) -> str:

@@ -7,7 +7,7 @@ never measures, never runs an official check and never decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from layers.base import Edit, Hypothesis, Profile, StackView
@@ -53,6 +53,7 @@ class Written:
     hypothesis: Hypothesis | None = None
     edit: Edit | None = None
     ended: str = ""  # why this proposer is not to be asked again in this run
+    backlog: tuple[str, ...] = ()  # one line an issue, as it stands now
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,9 @@ class Heard:
     """What a proposer made of a verdict on what it wrote."""
 
     state: Mapping[str, Any]
-    steps: tuple[Step, ...] = field(default=())  # to be told at the end of the candidate's story
+    steps: tuple[Step, ...] = ()  # to be told at the end of the candidate's story
     ended: str = ""
+    backlog: tuple[str, ...] = ()
 
 
 class Proposer(Protocol):
@@ -80,3 +82,6 @@ class Proposer(Protocol):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what an earlier process of the run had: the newest state that it returned."""
+
+    def kept(self) -> Mapping[str, bytes]:
+        """Return the files that outlive the run, by path below the repository's folder of cards."""

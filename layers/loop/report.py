@@ -12,7 +12,8 @@ from typing import Any
 from layers.errors import InvalidInput
 from layers.evidence import Block, ProfileRecord, RunReport
 from layers.loop.combination import settled
-from layers.record.answers import MEASURED, RESUMED, STARTED
+from layers.loop.yields import agents_report, with_stories
+from layers.record.answers import MEASURED, RESUMED, STARTED, HeardAnswer, WrittenAnswer
 from layers.record.journal import Entry
 
 _HEAD = ("run_id", "started_at", "seed", "stack", "environment")  # fields of the report
@@ -52,7 +53,15 @@ def fold(entries: Sequence[Entry]) -> RunReport:
         else:
             fields |= _derived(entry, fields)
     found = RunReport.model_validate(fields)
-    return found.model_copy(update={"iterations": settled(found.iterations, found.on_top)})
+    answers = _of_agents(entries)
+    iterations = with_stories(settled(found.iterations, found.on_top), answers)
+    told = agents_report(iterations, answers)
+    return found.model_copy(update={"iterations": iterations, "agents": told})
+
+
+def _of_agents(entries: Sequence[Entry]) -> list[WrittenAnswer | HeardAnswer]:
+    kinds = {"written": WrittenAnswer, "heard": HeardAnswer}
+    return [kinds[e.kind].model_validate(e.data) for e in entries if e.kind in kinds]
 
 
 def _derived(entry: Entry, fields: dict[str, Any]) -> dict[str, Any]:

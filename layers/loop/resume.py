@@ -181,6 +181,8 @@ def basis(stack: Stack, root: Path, options: RunOptions, known: Cards) -> Basis:
             "cookbook": options.cookbook is not None,
             "sandbox": options.sandbox.value if options.sandbox else None,
             "shard": str(options.shard) if options.shard else None,
+            "proposers": list(options.proposers),
+            "agents": options.agents.settings.model_dump(mode="json") if options.agents else None,
         },
         evaluator={f"fvec, {ENGINE.name}/": _digest(own), **judging},
         cards=_digest(cards),

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from knowledge.cards import CookbookCard
-from layers.base import Candidate, Edit, Hypothesis, Layer, LayerName, Profile, StackView
+from knowledge.store import Cards
+from layers.base import COOKBOOK, Candidate, Edit, Hypothesis, Layer, LayerName, Profile, StackView
 from layers.errors import FvecError, RunStopped
 from layers.events import Events
 from layers.evidence import (
@@ -26,11 +28,13 @@ from layers.evidence import (
     Verdict,
 )
 from layers.loop import learning, report, resume
+from layers.loop.authors import Authors
 from layers.loop.branches import Branches
 from layers.loop.chains import Chains
 from layers.loop.combination import Chain, check_of, combine, published
 from layers.loop.instruments import Instruments
 from layers.loop.loop import LoopState, run_loop
+from layers.loop.proposing import Heard, Proposer, Situation, Written
 from layers.loop.resume import Earlier
 from layers.loop.sampling import Past, Weighed
 from layers.loop.together import Together
@@ -54,8 +58,18 @@ from layers.record.publishing import Publisher
 from layers.repository import git
 from layers.session import RunOptions
 
+ProposersOpener: TypeAlias = Callable[
+    [Instruments, RunOptions, Cards, str | None], Sequence[Proposer]
+]
 RESERVED_S = 330.0  # what the total and the publishing take at the end
 CANDIDATE_S = 150.0  # what one accepted candidate takes
+
+
+def nobody(
+    _instruments: Instruments, _options: RunOptions, _known: Cards, _tip: str | None
+) -> Sequence[Proposer]:
+    """Return no proposer: the cookbook alone."""
+    return ()
 
 
 @dataclass
@@ -70,6 +84,7 @@ class Course:
     layers: Sequence[Layer]  # that this run may change
     allowed: int  # candidates that this run may try
     started: float  # when this process began, monotonic
+    proposers: ProposersOpener = nobody  # beside the cookbook
     candidates: dict[int, Candidate] = field(default_factory=dict)
     calibration: CalibrationAnswer | None = None
     tried: int = 0  # candidates with a verdict
@@ -83,6 +98,15 @@ class Course:
         recorded = self.earlier.head
         tip = recorded.knowledge_tip if recorded else learning.knowledge_tip(self.stack)
         self.known = learning.cards(self.instruments, self.options.cookbook, tip)
+        self.authors = Authors(
+            list(self.proposers(self.instruments, self.options, self.known, tip)),
+            self.stack,
+            self.journal,
+            self.earlier,
+            self.events,
+            self._worktrees,
+            self.instruments.check,
+        )
         head = self._head(tip)
         if recorded is None:
             self.journal.append(STARTED, head)
@@ -119,6 +143,7 @@ class Course:
             self.instruments.view,
             rng=random.Random(self.options.seed),
             candidates=self.allowed,
+            cookbook=COOKBOOK in self.options.proposers,
         )
         if self.earlier.take_text("not_tried") is None:
             self.journal.append("not_tried", [*state.not_tried, *self._refusals(state)])
@@ -205,6 +230,14 @@ class Course:
         """Return what earlier runs found, by layer."""
         return learning.past(self.known, self.ground)
 
+    def write(self, situation: Situation) -> Written | None:
+        """Have the next proposer write a candidate; None once none is left to be asked."""
+        return self.authors.write(situation)
+
+    def heard(self, iteration: Iteration, situation: Situation) -> Heard:
+        """Tell the author of a candidate what became of it."""
+        return self.authors.heard(iteration, situation)
+
     def commit(self, base: StackView, hypothesis: Hypothesis, edit: Edit) -> Candidate:
         """Commit an edit on a branch of its own, in a worktree of its own."""
         return self.branches.commit(self.tried + 1, base, hypothesis, edit)
@@ -228,6 +261,8 @@ class Course:
     def _judged(self, candidate: Candidate, layer: Layer, base: StackView, n: int) -> Iteration:
         try:
             iteration = self.instruments.verify(candidate, layer, base, n)
+            if (story := self.authors.story(candidate.hypothesis)) is not None:
+                iteration = iteration.model_copy(update={"story": story})
             self.journal.append("iteration", iteration)
         except BaseException:
             self.branches.withdraw(candidate)
@@ -338,7 +373,7 @@ class Course:
             profile=report.profile_of(self.journal.entries, n),
             noise=folded.noise,
             iteration=published(own, candidate, folded.on_top),
-            others=[other for other in state.iterations if other.n != n],
+            others=[o.model_copy(update={"story": None}) for o in state.iterations if o.n != n],
             on_top=next((one for one in reversed(folded.on_top) if one.n == n), None),
             moved=check_of(candidate, folded.on_top),
             total=folded.total if alone else None,
@@ -352,13 +387,21 @@ class Course:
         if self.earlier.take("knowledge", KnowledgeRecord) is not None:
             return
         findings = learning.findings(state.iterations, self.registry, self.ground)
+        kept = self.authors.kept()
         record = KnowledgeRecord(branch=None, cards_changed=[])
-        if findings:
+        if findings or kept:
             self.events.phase("refine", f"{len(findings)} cards")
             record = self._refined() or record
             if record.branch is None:
                 try:
-                    record = learning.refine(self.stack, self.known, findings, self.instruments.out)
+                    record = learning.refine(
+                        self.stack,
+                        self.known,
+                        findings,
+                        self.instruments.out,
+                        kept=kept,
+                        run=self.instruments.run_id,
+                    )
                 except RunStopped:
                     raise
                 except FvecError as error:  # the pull requests are open: the run is not lost

@@ -7,13 +7,14 @@ that a resumed run can tell an effect that is missing from one that is done.
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from layers.base import Hotspot, LayerName, Profile
+from layers.base import Edit, Hotspot, Hypothesis, LayerName, Profile
 from layers.evidence import (
     Environment,
     Iteration,
@@ -26,6 +27,7 @@ from layers.evidence import (
     StackRecord,
     Total,
 )
+from layers.story import Step, Story
 
 HotspotRow = tuple[str, str, str, int, float, bool]  # the fields of a Hotspot, in order
 STARTED, RESUMED, FINISHED = "run_started", "resumed", "run_finished"
@@ -134,6 +136,46 @@ class Budget(Record):
     cut: int = Field(default=0, ge=0)  # attempts that a kill had cut after a look, by then
 
 
+class WrittenAnswer(Record):
+    """`written`: what a proposer wrote when it was asked, and what it knows since."""
+
+    proposer: str
+    number: int  # of the request, from 1
+    story: Story
+    state: dict[str, Any]
+    backlog: list[str]
+    hypothesis: Hypothesis | None = None
+    files: dict[str, str | None] = Field(default_factory=dict)  # base64; None: deleted
+    summary: str = ""
+    explanation: str = ""
+    ended: str = ""
+
+    @property
+    def edit(self) -> Edit | None:
+        """The edit of the candidate, None without one."""
+        if self.hypothesis is None:
+            return None
+        files = {name: None if x is None else b64decode(x) for name, x in self.files.items()}
+        return Edit(files, self.summary, self.explanation)
+
+
+def encoded(edit: Edit | None) -> dict[str, str | None]:
+    """Return the files of an edit as `WrittenAnswer` keeps them."""
+    files = edit.files if edit else {}
+    return {n: None if x is None else b64encode(x).decode("ascii") for n, x in files.items()}
+
+
+class HeardAnswer(Record):
+    """`heard`: what the author of candidate `n` made of its verdict."""
+
+    n: int
+    proposer: str
+    state: dict[str, Any]
+    backlog: list[str]
+    steps: list[Step]
+    ended: str = ""
+
+
 class CommitIntent(Record):
     """`candidate_intended`: the branch that is about to be made, and its tip before."""
 
@@ -203,6 +245,8 @@ ANSWERS: Mapping[str, type[Record] | None] = {  # None: plain text, or lines of 
     "profile_failed": ProfileFailure,
     "sampled": None,
     "budget": Budget,
+    "written": WrittenAnswer,
+    "heard": HeardAnswer,
     "candidate_intended": CommitIntent,
     "candidate": CommitAnswer,
     "candidate_refused": CommitRefused,

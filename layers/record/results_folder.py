@@ -24,7 +24,8 @@ from layers.record.journal import JOURNAL_FILE, Entry, read
 from layers.repository import git
 
 MARKER = ".fvec-results"
-CLEARED = ("load", "logs", "profiles", "worktrees")
+TRANSCRIPTS = "transcripts"  # of agents, with what they spent
+CLEARED = ("load", "logs", "profiles", TRANSCRIPTS, "worktrees")
 RESTARTED = ("load", "worktrees")  # of these a resumed run makes its own
 DOCUMENTS = ("run.json", "judge.json", "verify.json")  # ours by the schema that they name
 _PAGES = ("report.html", "judge.md", "verify.md")
@@ -212,7 +213,7 @@ def _archive(out: Path) -> None:
     """Move a finished run's own files aside; its forge stays, for pull requests to be updated."""
     aside = out / "earlier" / _finished(out)
     aside.mkdir(parents=True, exist_ok=True)
-    for name in (JOURNAL_FILE, "run.json", "report.html", "logs", "profiles"):
+    for name in (JOURNAL_FILE, "run.json", "report.html", "logs", "profiles", TRANSCRIPTS):
         if (out / name).exists():
             shutil.rmtree(aside / name, ignore_errors=True)
             (out / name).replace(aside / name)
