@@ -265,6 +265,7 @@ def passed(*names: str) -> list[Gate]:
     """Gates that all passed."""
     reasons = {
         "paths": "paths_allowed",
+        "activation": "activation_seen",
         "refusals": "refusals_identical",
         "correctness": "outputs_identical",
         "memory": "no_memory_seen",

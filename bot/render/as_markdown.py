@@ -1,9 +1,13 @@
-"""Lines, tables and facts as GitHub-flavoured markdown. Pure."""
+"""Lines, tables, facts and stories as GitHub-flavoured markdown. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bot.render import markdown, text
-from bot.render.content import Facts, Line, Span, Table
+from bot.render.content import Chapter, Facts, Line, Span, Table
+
+_OPEN, _CLOSE = "\N{LEFT DOUBLE QUOTATION MARK}", "\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
 def line(spans: Line) -> str:
@@ -29,6 +33,17 @@ def folded(shown: Table) -> str:
 def facts(known: Facts) -> str:
     """Return a list with one fact a line."""
     return markdown.bullets(f"{name}: {line(spans)}" for name, spans in known)
+
+
+def story(chapters: Iterable[Chapter], most: int) -> str:
+    """Return a list with one step a line, and at most `most` characters of what each one said."""
+    return markdown.bullets(_chapter(chapter, most) for chapter in chapters)
+
+
+def _chapter(chapter: Chapter, most: int) -> str:
+    quoted = text.inline(chapter.quoted, most)
+    said = f"{_OPEN}{quoted}{_CLOSE}" if quoted else ""
+    return " ".join(part for part in (f"{line(chapter.head)}.", said, line(chapter.note)) if part)
 
 
 def _span(span: Span) -> str:

@@ -1,8 +1,9 @@
 """What a rendering of evidence shows, as data: lines of spans, tables and facts. Pure.
 
-`bot.render.measured` and `bot.render.surroundings` decide columns, words and numbers once. Two
-back ends write them: `bot.render.as_markdown` for pull requests and comments, and
-`templates/content.html.j2` for the report. Each of them escapes what comes from outside.
+`bot.render.measured`, `bot.render.surroundings` and `bot.render.agents` decide columns, words and
+numbers once. Two back ends write them: `bot.render.as_markdown` for pull requests and comments,
+and `templates/content.html.j2` for the report. Each of them escapes what comes from outside; a
+terminal takes the plain text of a line.
 """
 
 from __future__ import annotations
@@ -49,6 +50,15 @@ class Table:
 Facts = tuple[tuple[str, Line], ...]  # a name in our words, and what is known
 
 
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """One step of a story: what we say of it, and its author's own words as a quotation."""
+
+    head: Line
+    quoted: str = ""  # text from outside, of several lines
+    note: Line = ()
+
+
 def words(text: str) -> Span:
     """Return words and numbers of ours. Nothing escapes them: no text from outside may be there."""
     return Span("words", text)
@@ -69,9 +79,14 @@ def theirs(text: str, limit: int | None = None, link: str = "") -> Span:
     return Span("theirs", one_line(text, limit), link)
 
 
-def code(text: str, limit: int | None = None) -> Span:
+def code(text: str, limit: int | None = None, link: str = "") -> Span:
     """Return a name, code or commit, from outside too; where it is empty nothing is shown."""
-    return Span("code", one_line(text, limit))
+    return Span("code", one_line(text, limit), link)
+
+
+def plain(line: Line) -> str:
+    """Return the text of a line, for a place that has no markup."""
+    return "".join(span.text for span in line).strip()
 
 
 def row(*cells: Span | Line) -> Row:

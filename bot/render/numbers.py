@@ -81,6 +81,12 @@ def per_second(rate: float) -> str:
     return f"{number(rate)}{NO_BREAK}req/s"
 
 
+def money(usd: float) -> str:
+    """Return an amount of US dollars: `1,234.50 USD`; below ten cents two digits: `0.0042 USD`."""
+    amount = f"{usd:,.2f}" if usd >= 0.1 or usd == 0 else f"{usd:.2g}"
+    return f"{amount}{NO_BREAK}USD"
+
+
 def duration(wall_s: float) -> str:
     """Return a stretch of time: `42 s`, `12 min 30 s`, `2 h 05 min`."""
     seconds = round(wall_s)

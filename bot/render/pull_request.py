@@ -1,8 +1,9 @@
 """The body of a pull request, from its evidence alone.
 
 Sections in the order a reviewer asks: what it brings, what was slow, what changed and why it is
-right, how sure the gain is, what the SLO says, what it means in replicas, what else was tried,
-on what machine, how to run it again, and the raw data, collapsed.
+right, how an agent wrote it where one did, how sure the gain is, what the SLO says, what it means
+in replicas, what else was tried, on what machine, how to run it again, and the raw data,
+collapsed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from bot.render import (
     again,
+    agents,
     as_markdown,
     context,
     measured,
@@ -27,7 +29,17 @@ if TYPE_CHECKING:
     from layers.evidence import EvidenceFile
 
 TITLE_LIMIT = 120
-SHED_FIRST = ("blocks", "pairs", "plots", "tried", "environment", "why_slow", "replicas", "looks")
+SHED_FIRST = (
+    "blocks",
+    "pairs",
+    "story",
+    "plots",
+    "tried",
+    "environment",
+    "why_slow",
+    "replicas",
+    "looks",
+)
 _FOOTER = (
     "Opened by `fvec`, run {run}. {owner} It does not merge, and it pushes to no branch but its "
     "own. Every number above is in `evidence.json`."
@@ -69,6 +81,8 @@ def _sections(evidence: EvidenceFile, plots: Mapping[str, str], kept: Kept | Non
         Section("summary", "", sections.summary(evidence)),
         Section("why_slow", "What was slow, and how we know", sections.why_slow(evidence)),
         Section("change", "What changed, and why it is right", sections.change(evidence)),
+        Section("written", agents.WRITTEN, sections.written(evidence)),
+        Section("story", "", sections.story(evidence)),
         Section("gain", measured.GAIN, table(gain)),
         Section("looks", "", table(looks)),
         Section("plots", "", context.images(plots)),

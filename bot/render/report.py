@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from bot.render import measured, numbers, surroundings
-from bot.render.content import Line, Table, code, theirs, verdict, words
+from bot.render import agents, measured, numbers, surroundings
+from bot.render.agents import Written
+from bot.render.content import Line, Span, Table, code, theirs, verdict, words
 from bot.render.context import replicas_of_run
 from bot.render.text import code_spans, one_line, visible
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from layers.evidence import Block, Iteration, OnTop, RunReport
 
 MOST_BLOCKS = 400  # rows; the journal holds all
+MOST_HOTSPOTS = 20  # of a candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Change:
     n: int
     accepted: bool
     summary: Line
+    by: Line  # who wrote it, and where the page says how; empty for a card's rewrite
     why: str
     expected: Line
     explanation: str
@@ -40,6 +43,7 @@ class Change:
     committed: Line
     figures: Table | None  # of a confirmed gain
     tables: Sequence[Table]
+    written: Written | None
     folded: Sequence[Table]  # raw data, collapsed
 
 
@@ -65,6 +69,7 @@ def render(
             pull_requests=surroundings.pull_requests(report.pull_requests, links or {}),
             tried=surroundings.tried(report.iterations, {iteration.n for iteration in detailed}),
             on_top=surroundings.on_top(report.on_top),
+            agents=agents.of_run(report),
             profile=_profile(report),
             noise=_noise(report),
             changes=[_change(each, report, (blocks or {}).get(each.n, ())) for each in detailed],
@@ -90,12 +95,14 @@ def _environment() -> Environment:
     for name in ("setting", "times", "per_second", "duration", "short"):
         environment.filters[name] = getattr(numbers, name)
     environment.filters.update(line=one_line, prose=_prose)
-    environment.globals.update(between=numbers.between)
+    environment.globals.update(between=numbers.between, how_it_was_written=agents.WRITTEN)
     return environment
 
 
 def _has_details(iteration: Iteration) -> bool:
-    return bool(iteration.gates or iteration.equivalence or iteration.looks or iteration.pairs)
+    measured_of_it = iteration.gates or iteration.equivalence or iteration.looks or iteration.pairs
+    told_of_it = iteration.story is not None or iteration.hypothesis.contract is not None
+    return bool(measured_of_it) or told_of_it
 
 
 def _profile(report: RunReport) -> list[Table]:
@@ -121,11 +128,13 @@ def _looks_mean(report: RunReport) -> Line:
 def _change(iteration: Iteration, report: RunReport, blocks: Sequence[Block]) -> Change:
     on_top: dict[int, OnTop] = {found.n: found for found in report.on_top}
     gain = measured.gain(iteration, report.noise, on_top=on_top.get(iteration.n))
+    written = agents.of_iteration(iteration)
     title = theirs(iteration.hypothesis.title)
     return Change(
         iteration.n,
         accepted=iteration.verdict == "accepted",
         summary=(words(f"{iteration.n}. "), title, words(" "), verdict(iteration.verdict)),
+        by=_by(iteration) if written else (),
         why=iteration.hypothesis.why,
         expected=measured.expected(iteration.hypothesis),
         explanation=iteration.explanation,
@@ -139,8 +148,26 @@ def _change(iteration: Iteration, report: RunReport, blocks: Sequence[Block]) ->
             measured.looks(iteration),
             measured.load_test(iteration),
         ),
-        folded=(measured.pairs(iteration), measured.blocks(blocks, MOST_BLOCKS)),
+        written=written,
+        folded=(
+            *_profiled(iteration),
+            measured.pairs(iteration),
+            measured.blocks(blocks, MOST_BLOCKS),
+        ),
     )
+
+
+def _by(iteration: Iteration) -> Line:
+    there = Span("words", "how, and on what claim", f"#w{iteration.n}")
+    return words("Written by "), code(iteration.hypothesis.proposer, 80), words(": "), there
+
+
+def _profiled(iteration: Iteration) -> tuple[Table, ...]:
+    """Return where the time went with the change, where its signs were looked for."""
+    if iteration.profile is None:
+        return ()
+    spots = surroundings.hotspots(iteration.profile, "with the change", MOST_HOTSPOTS)
+    return (replace(spots, title="Where the time went with the change"),)
 
 
 def _committed(iteration: Iteration) -> Line:

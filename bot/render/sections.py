@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.render import as_markdown, measured, numbers, surroundings, text
+from bot.render import agents, as_markdown, measured, numbers, surroundings, text
+from bot.render.markdown import details
 from bot.render.text import code, inline
 from layers.base import ChangeClass
 
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
     from layers.evidence import EvidenceFile, Iteration
 
 MOST_HOTSPOTS = 8
+MOST_QUOTED = 240  # characters of what one step of a story said
 CLASSES = {
     "exact": "outputs must be equal bit for bit",
     "reorder": "outputs may move by floating-point reordering, within the stated limits",
     "approximate": "outputs may move; the business metric must not be worse",
     "config": "no code changes; outputs held to those of the unmodified stack",
 }
+_KEPT = "Transcripts, without secrets, lie in the results of the run."
 
 
 def summary(evidence: EvidenceFile) -> str:
@@ -42,6 +45,12 @@ def summary(evidence: EvidenceFile) -> str:
         f"Class `{kind}`: {CLASSES[kind]}; {_outputs(iteration)}. "
         f"Verdict: **{iteration.verdict}** ({code(iteration.reason)}). Stack: {stack}.",
     ]
+    if agents.of_iteration(iteration) is not None:
+        proposer = code(iteration.hypothesis.proposer, agents.MOST_NAME)
+        lines.append(
+            f"Written by {proposer}, no rule of a card. It measured and decided nothing; what it "
+            "claimed beforehand, and how it came about, stands below."
+        )
     if iteration.base_commit and iteration.base_commit != evidence.stack.commit:
         lines.append(
             f"Measured on top of {code(numbers.short(iteration.base_commit))}, itself a change of "
@@ -70,6 +79,28 @@ def change(evidence: EvidenceFile) -> str:
         as_markdown.table(measured.gates(iteration.gates)),
         as_markdown.table(measured.equivalence(iteration)),
     ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def written(evidence: EvidenceFile) -> str:
+    """Give what an agent claimed, the signs that were looked for and the cost; empty for a card."""
+    found = agents.of_iteration(evidence.iteration)
+    if found is None:
+        return ""
+    parts = (as_markdown.facts(found.facts), as_markdown.table(found.signs))
+    return "\n\n".join(part for part in parts if part)
+
+
+def story(evidence: EvidenceFile) -> str:
+    """Give an agent's story step by step, and what was seen and refused meanwhile, collapsed."""
+    found = agents.of_iteration(evidence.iteration)
+    if found is None:
+        return ""
+    parts = []
+    if found.chapters:
+        told = as_markdown.story(found.chapters, MOST_QUOTED)
+        parts.append(details(f"Step by step ({len(found.chapters)})", f"{told}\n\n{_KEPT}"))
+    parts.append(as_markdown.folded(found.seen))
     return "\n\n".join(part for part in parts if part)
 
 

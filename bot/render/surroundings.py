@@ -28,6 +28,7 @@ from bot.render.content import (
     words,
 )
 from bot.render.measured import SERVED, Words
+from layers.base import COOKBOOK
 
 if TYPE_CHECKING:
     from layers.evidence import (
@@ -49,6 +50,7 @@ _TRIED = (
     "Share: of server CPU in the profile. Expected: share times the gain that the card expects of "
     "it. A failed iteration is a tool that broke and says nothing about the change."
 )
+_BY = " By: the proposer that wrote it; of an agent's change, the agent expects the gain."
 _ON_TOP = (
     "The whole stack against the same stack without the change, by the same looks as a candidate. "
     "What no longer pays is taken out, if each later change passes its own gate without it, and the "
@@ -131,14 +133,21 @@ def _floor(name: str, floor: NoiseFloor) -> Row:
 
 
 def tried(iterations: Sequence[Iteration], linked: Container[int] = ()) -> Table:
-    """List attempts with verdict and reason; the numbers in `linked` have details on the page."""
+    """List attempts with verdict and reason; the numbers in `linked` have details on the page.
+
+    Who wrote them is said where it was not the cookbook alone.
+    """
+    mixed = any(iteration.hypothesis.proposer != COOKBOOK for iteration in iterations)
     head = (*right("#"), *left("verdict"), Column("change", "title"), Column("why", "why"))
     head += left("layer", "class") + right("share", "expected", "took")
     return Table(
         "What was tried",
-        head,
-        tuple(_attempt(iteration, linked) for iteration in iterations),
-        note=(words(_TRIED),),
+        head + left("by") if mixed else head,
+        tuple(
+            _attempt(each, linked) + (row(code(each.hypothesis.proposer, 40)) if mixed else ())
+            for each in iterations
+        ),
+        note=(words(_TRIED + _BY if mixed else _TRIED),),
     )
 
 

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bot.render import numbers, phases
+from bot.render import agents, content, numbers, phases
 from bot.render.context import on_top_line
 from bot.render.surroundings import why_plain
 from bot.render.text import one_line
@@ -50,6 +50,7 @@ def run(report: RunReport, files: Mapping[str, Path]) -> RenderableType:
         parts.append(rich_table(head, map(_iteration, report.iterations), right={0}))
     parts += [Text(on_top_line(found)) for found in report.on_top]
     parts += [Text(f"not tried: {one_line(line)}") for line in report.not_tried]
+    parts += _agents(report)
     for pull in report.pull_requests:
         parts.append(Text(f"pull request {pull.number}: {one_line(pull.title)}"))
         parts.append(_indented(pull.body))
@@ -58,6 +59,25 @@ def run(report: RunReport, files: Mapping[str, Path]) -> RenderableType:
         parts.append(Text(one_line(f"knowledge: branch {report.knowledge.branch}: {changed}")))
     parts.append(Text(f"report: {files['report']}"))
     return Group(*parts)
+
+
+def _agents(report: RunReport) -> list[RenderableType]:
+    """Say how each story of an agent went, one line each, then what every proposer yielded."""
+    work = agents.of_run(report)
+    if work is None:
+        return []
+    lines = [*work.tried, *(head for head, _ in work.without), work.ended]
+    parts: list[RenderableType] = [Text(content.plain(line)) for line in lines if line]
+    if work.yields.rows:
+        parts.append(_table(work.yields))
+    return parts
+
+
+def _table(shown: content.Table) -> RenderableType:
+    """Return a table that every rendering shows."""
+    right = {at for at, column in enumerate(shown.head) if column.kind == "right"}
+    rows = ([Text(content.plain(cell)) for cell in cells] for cells in shown.rows)
+    return rich_table([column.name for column in shown.head], rows, right=right)
 
 
 def plan(report: PlanReport) -> RenderableType:

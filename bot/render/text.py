@@ -47,6 +47,12 @@ def one_line(text: str, limit: int | None = None) -> str:
     return line if limit is None or len(line) <= limit else line[: limit - 1].rstrip() + ELLIPSIS
 
 
+def cut(text: str, limit: int) -> str:
+    """Return the visible text with its lines, cut to `limit` characters."""
+    shown = visible(text).strip()
+    return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + ELLIPSIS
+
+
 def title(text: str, limit: int = 120) -> str:
     """Return one line for a pull request's title, which is plain text and not markdown.
 

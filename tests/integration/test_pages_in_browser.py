@@ -9,6 +9,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from bot.render import plots, report
+from tests.agents_fixture import agents_report, story, written_iteration
 from tests.browser import PHONE, WIDE, Page, absent, browser
 from tests.render_fixture import empty_report, evidence, run_report
 
@@ -27,6 +28,19 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run, blocks = run_report(), {1: evidence().blocks}
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(report.render(run, blocks, plots.of_run(run, blocks)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of what agents did, some of it in words that are longer than a line."""
+    run, long = agents_report(), "w" * 400
+    steps = [step.model_copy(update={"text": f"{long}\n\n- `{long}`"}) for step in story().steps]
+    changed = {"story": story().model_copy(update={"steps": steps}), "explanation": long}
+    iterations = [run.iterations[0], written_iteration().model_copy(update=changed)]
+    path = tmp_path_factory.mktemp("agents") / "report.html"
+    html = report.render(run.model_copy(update={"iterations": iterations}))
+    path.write_text(html, encoding="utf-8")
     return path
 
 
@@ -102,6 +116,48 @@ def test_an_empty_run_has_a_report_too(page, tmp_path) -> None:
     page.open(path, width=PHONE)
     assert page.ask("document.querySelector('h1').textContent")
     assert page.console() == []
+
+
+@pytest.mark.parametrize("width", [WIDE, PHONE])
+def test_stories_of_agents_fit_the_screen_and_ask_for_nothing(page, told, width) -> None:
+    page.open(told, width=width)
+    page.ask("document.querySelectorAll('details').forEach(each => each.open = true)")
+    boxes = page.boxes(".story > li")
+    assert len(boxes) == 8 + 3
+    assert all(100 < across <= width and down > 20 for across, down in boxes)
+    assert page.ask("document.documentElement.scrollWidth") == width
+    assert page.requests() == [told.as_uri()]
+    assert page.console() == []
+
+
+def test_the_keyboard_reaches_a_story_and_its_transcripts(page, told) -> None:
+    page.open(told)
+    page.ask("document.querySelectorAll('details').forEach(each => each.open = false)")
+    page.ask("document.querySelector('a[href^=\"#w\"]').focus()")
+    page.press(Keys.ENTER)
+    assert page.ask("document.querySelector(location.hash).closest('details').open")
+    reached = []
+    for _ in range(20):
+        page.press(Keys.TAB)
+        reached.append(page.ask("document.activeElement.getAttribute('href')"))
+        seen = page.ask("getComputedStyle(document.activeElement).outlineStyle")
+        assert seen != "none", reached
+        if reached[-1] == "transcripts/005-performance%20evaluator.jsonl":
+            break
+    assert "transcripts/001-planner.jsonl" in reached
+    assert reached[-1] == "transcripts/005-performance%20evaluator.jsonl"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_words_of_agents_stand_out_from_their_ground(page, told, dark) -> None:
+    page.open(told, dark=dark)
+    for selector in ("blockquote", ".story .note", ".story a", ".story .accepted", ".facts dt"):
+        colours = page.ask(
+            "[getComputedStyle(document.querySelector(arguments[0])).color,"
+            " getComputedStyle(document.body).backgroundColor]",
+            selector,
+        )
+        assert _contrast(*colours) >= 4.5, selector
 
 
 def _contrast(one: str, other: str) -> float:

@@ -40,6 +40,9 @@ KEPT = frozenset(  # values that have to be one of a few
         "forge",
         "target",
         "shard",
+        "role",
+        "outcome",
+        "sign",
     )
 )
 
