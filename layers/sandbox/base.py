@@ -48,9 +48,11 @@ class Confinement:
     """What one program sees besides the system's folders, at the same paths as outside.
 
     A deeper path rules over the one that it lies in; `hidden` files and folders appear empty.
+    `network` lets it reach all that this machine reaches, services on its own loopback included.
     """
 
     read_only: Sequence[Path]
     writable: Sequence[Path]
     limits: Limits
     hidden: Sequence[Path] = ()
+    network: bool = False  # for programs that ask a service themselves, never for a candidate

@@ -1,9 +1,9 @@
 """bubblewrap: is it here and does it work, and the command line that shuts a program in.
 
-The program gets namespaces of its own (user, process ids, network without an interface, mounts,
-IPC, host name, cgroup), no capability, a read-only view of the system and of what is named, and
-private, bounded /tmp and /dev/shm. The environment travels as `--setenv`: bubblewrap itself must
-not see variables such as LD_PRELOAD.
+The program gets namespaces of its own (user, process ids, network without an interface unless it
+is let out, mounts, IPC, host name, cgroup), no capability, a read-only view of the system and of
+what is named, and private, bounded /tmp and /dev/shm. The environment travels as `--setenv`:
+bubblewrap itself must not see variables such as LD_PRELOAD.
 """
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ _READ_IF_THERE = (
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
     *("/sys/devices/system/cpu", "/sys/devices/system/node"),
 )
+# What resolving a name and TLS read. Never /etc/ssl or /etc/pki whole: private keys lie there too.
+_READ_FOR_NETWORK = (
+    *("/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/nsswitch.conf", "/etc/resolv.conf"),
+    *("/etc/services", "/etc/protocols", "/etc/crypto-policies"),
+    *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/openssl.cnf"),
+    *("/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/openssl.cnf"),
+    *("/etc/pki/ca-trust/extracted", "/etc/ca-certificates/extracted"),
+)
 _OURS = tuple(map(Path, ("/proc", "/dev", "/sys")))
 _ACCOUNTS = Path(__file__).with_name("nobody.passwd")
 
@@ -56,9 +64,10 @@ class Bubblewrap:
         variables = [part for item in env.items() for part in ("--setenv", *item)]
         return [
             *(str(self.program), "--unshare-user", "--unshare-all", "--disable-userns"),
+            *(("--share-net",) if confinement.network else ()),
             *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
             *("--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox"),
-            *_system(),
+            *_system(network=confinement.network),
             # Started by root, the program is still root to the files of /proc: core_pattern and such.
             *(
                 "--proc",
@@ -105,7 +114,7 @@ def _answer(argv: list[str]) -> str:
     return done.stdout
 
 
-def _system() -> Iterator[str]:
+def _system(*, network: bool) -> Iterator[str]:
     """Yield what shows the system; /bin and the like are links on some machines, not on all."""
     for name in _SYSTEM:
         path = Path(name)
@@ -113,7 +122,7 @@ def _system() -> Iterator[str]:
             yield from ("--symlink", str(path.readlink()), name)
         elif path.is_dir():
             yield from ("--ro-bind", name, name)
-    for name in _READ_IF_THERE:
+    for name in (*_READ_IF_THERE, *(_READ_FOR_NETWORK if network else ())):
         yield from ("--ro-bind-try", name, name)
     yield from ("--ro-bind", str(_ACCOUNTS), "/etc/passwd")
 

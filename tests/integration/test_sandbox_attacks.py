@@ -67,13 +67,14 @@ def _start(
     writable: tuple[Path, ...] = (),
     hidden: tuple[Path, ...] = (),
     limits: Limits = SMALL,
+    network: bool = False,
     **streams: object,
 ) -> Jail:
     return sandbox.start(
         [sys.executable, "-I", "-S", "-c", program],
         cwd=writable[0] if writable else Path("/"),
         env=ENV,
-        confinement=Confinement(read_only, writable, limits, hidden),
+        confinement=Confinement(read_only, writable, limits, hidden, network),
         **streams,
     )
 
@@ -141,6 +142,21 @@ print(attempt(lambda: socket.create_connection(('192.0.2.1', 80), 2)))
 print([name for _, name in socket.if_nameindex()])"""
 
     assert _answer(shut_in, program) == "gaierror\nOSError 101\n['lo']"
+
+
+def test_a_program_that_is_let_out_reaches_the_network_and_sees_no_more_of_the_machine(
+    shut_in: Sandbox, listener: int
+) -> None:
+    program = f"""{TRY}import os, socket
+print(attempt(lambda: socket.create_connection(('localhost', {listener}), 2).close()))
+print(sorted(name for _, name in socket.if_nameindex()) != ['lo'])
+print([os.path.exists(p) for p in ('/etc/ssl/private', '/etc/pki/tls/private', '/etc/shadow',
+       '/etc/hostname', '/var', '/run', {str(Path.home() / ".ssh")!r})])"""
+    others = sorted(name for _, name in socket.if_nameindex()) != ["lo"]
+
+    said = _answer(shut_in, program, network=True)
+
+    assert said == f"None\n{others}\n{[False] * 7}"
 
 
 def test_mode_process_says_that_it_isolates_nothing_and_reaches_the_listener(listener: int) -> None:

@@ -139,6 +139,17 @@ def test_deeper_paths_are_bound_after_those_that_hold_them(tmp_path: Path) -> No
     assert argv[-len(tail) :] == tail
 
 
+def test_the_network_is_shared_where_it_is_asked_for_and_without_private_keys() -> None:
+    shut = BWRAP.argv(["true"], Path("/"), {}, Confinement((), (), LIMITS))
+    out = BWRAP.argv(["true"], Path("/"), {}, Confinement((), (), LIMITS, network=True))
+    shown = {out[i + 1] for i, part in enumerate(out) if part.startswith("--ro-bind")}
+
+    assert "--share-net" not in shut
+    assert out.index("--share-net") > out.index("--unshare-all")
+    assert {"/etc/resolv.conf", "/etc/ssl/certs"} <= shown - set(shut)
+    assert not shown & {"/etc", "/etc/ssl", "/etc/ssl/private", "/etc/pki", "/etc/pki/tls"}
+
+
 def test_an_owner_that_lives_keeps_its_things() -> None:
     name = owners.new_name()
     _, namespace, pid, start, token = name.split("-")

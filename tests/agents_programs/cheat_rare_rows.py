@@ -1,0 +1,17 @@
+"""Is wrong for one row in a thousand: the rank of the most clicked items ends early."""
+
+from shared import carry_out
+
+CLASS = "exact"
+EXPECT = ("outputs_differ",)
+SIGN = ("runs", "tiny_features", "models/tiny_features/1/model.py:_rank")
+EDITS = (
+    (
+        "models/tiny_features/1/model.py",
+        "return sum(1 for limit in PERCENTILES.tolist() if limit <= clicks)",
+        "return sum(1 for limit in PERCENTILES[:900].tolist() if limit <= clicks)",
+    ),
+)
+
+if __name__ == "__main__":
+    carry_out(EDITS, SIGN, CLASS)
