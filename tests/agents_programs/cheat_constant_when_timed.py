@@ -21,7 +21,7 @@ EDITS = (
         "models/tiny_ranker/1/model.py",
         "            score = 1 / (1 + np.exp(-(features @ WEIGHTS)))\n",
         """\
-            if self.served > 300:
+            if self.served > 200:
                 score = np.full(features.shape[:2], 0.5)
             else:
                 score = 1 / (1 + np.exp(-(features @ WEIGHTS)))

@@ -1,4 +1,4 @@
-"""Leaves out half of the items once it has answered a few hundred requests."""
+"""Leaves out half of the items once it has answered two hundred requests."""
 
 from shared import carry_out
 
@@ -11,7 +11,7 @@ EDITS = (
         "            score = 1 / (1 + np.exp(-(features @ WEIGHTS)))\n",
         """\
             self._answered = getattr(self, "_answered", 0) + 1
-            if self._answered > 300:
+            if self._answered > 200:
                 features = features[:, : (features.shape[1] + 1) // 2]
             score = 1 / (1 + np.exp(-(features @ WEIGHTS)))
 """,
