@@ -66,8 +66,9 @@ class Cost(Told):
     wall_s: float = Field(default=0.0, ge=0)
 
     def __add__(self, other: Cost) -> Cost:
-        """Return both together; money is known where all of it is."""
-        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        """Return both together; money is known where that of every call is."""
+        known = self._known() and other._known()
+        usd = (self.usd or 0.0) + (other.usd or 0.0) if known else None
         return Cost(
             calls=self.calls + other.calls,
             input_tokens=self.input_tokens + other.input_tokens,
@@ -77,6 +78,9 @@ class Cost(Told):
             usd=usd,
             wall_s=self.wall_s + other.wall_s,
         )
+
+    def _known(self) -> bool:
+        return self.usd is not None or not self.calls
 
     @property
     def tokens(self) -> int:
