@@ -18,6 +18,7 @@ import numpy as np
 from layers.base import Candidate, Ground, Layer, StackView
 from layers.events import Events
 from layers.evidence import Block, Environment, Iteration, Look, StackRecord
+from layers.loop.proposing import Checked
 from layers.loop.wiring import verifier_of
 from layers.measure import stats
 from layers.measure.ceilings import Ceilings
@@ -93,6 +94,9 @@ class Instruments(Protocol):
 
     def build(self, view: StackView) -> None:
         """Make the files that git does not hold, in a worktree that lacks them."""
+
+    def check(self, candidate: Candidate, base: StackView) -> Checked:
+        """Hold a committed draft to what its author may know; after `calibrate` or `restore`."""
 
     def verify(self, candidate: Candidate, layer: Layer, base: StackView, n: int) -> Iteration:
         """Judge a candidate; to be asked after `calibrate` or `restore`."""
@@ -232,6 +236,13 @@ class Live:
     def build(self, view: StackView) -> None:
         """Make the files that git does not hold, in a worktree that lacks them."""
         self.stack.build(view.root, self.session.env, self.session.sandbox)
+
+    def check(self, candidate: Candidate, base: StackView) -> Checked:
+        """Hold a committed draft to what its author may know; after `calibrate` or `restore`."""
+        if self.verifier is None:
+            raise RuntimeError("check before calibrate")
+        found = self.verifier.check(candidate, base)
+        return Checked(found.gates, found.passed, found.reason, found.detail)
 
     def verify(self, candidate: Candidate, layer: Layer, base: StackView, n: int) -> Iteration:
         """Judge a candidate; to be asked after `calibrate` or `restore`."""

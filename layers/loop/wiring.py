@@ -13,7 +13,9 @@ from layers.gates.referee import Referee
 from layers.manifest import Manifest
 from layers.measure import stats
 from layers.sandbox.box import Sandbox
+from layers.session import profile_record
 from layers.trial.calibrate import Calibration
+from layers.trial.observing import Profiling
 from layers.trial.verify import Rules, Verifier
 
 
@@ -42,6 +44,9 @@ def verifier_of(
         referee=_referee_of(manifest, session.sandbox, logs / "referee.log"),
         on_look=on_look,
         metric=_metric_of(manifest, session.sandbox, logs / "metric.log"),
+        profiling=Profiling(
+            session.profile_running, lambda profiled: profile_record(profiled, session.out)
+        ),
     )
 
 

@@ -206,6 +206,18 @@ class Launch:
         """Return the running deployment of one arm."""
         return self._arms[arm]
 
+    @contextmanager
+    def blaming(self, arm: Arm) -> Iterator[None]:
+        """Blame the candidate for what breaks while `arm` is used, where it runs no longer.
+
+        Raises DoesNotServe then, else what broke.
+        """
+        try:
+            yield
+        except ToolFailed as error:
+            self._blame_death(arm, error)
+            raise
+
     def pairs(self, count: int) -> Iterator[MeasuredPair]:
         """Measure `count` pairs of work blocks. Inconclusive when too many blocks are void."""
         done = 0
@@ -324,15 +336,12 @@ class Launch:
         for position, arm in enumerate(self._order_of_arms(), 1):
             served = self._arms[arm]
             context = self._context(arm, position, requests, limits)
-            try:
+            with self.blaming(arm):
                 before = tally.counts(served)
                 self._check_cpus()
                 block, both.results[arm] = measure(served, context)
                 self._check_cpus()
                 ran = tally.since(served, before)
-            except ToolFailed as error:
-                self._blame_death(arm, error)
-                raise
             both.ran[arm] = ran
             rows = {name: counts.inferences for name, counts in sorted(ran.items())}
             both.blocks[arm] = block.model_copy(update={"inferences": rows})

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -45,6 +45,7 @@ class Refusal:
     """An arm's answer that is no response."""
 
     code: str
+    detail: str = field(default="", compare=False)  # the words of an arm may differ
 
 
 def probes(traffic: Traffic, rng: np.random.Generator) -> tuple[list[bytes], list[bytes]]:
@@ -52,10 +53,15 @@ def probes(traffic: Traffic, rng: np.random.Generator) -> tuple[list[bytes], lis
 
     `rng` must not be one whose draws can be foreseen from the run's seed.
     """
+    sent = recorded(traffic, rng)
+    return sent, traffic.mutated(int(rng.integers(1 << 31)), MUTATED)
+
+
+def recorded(traffic: Traffic, rng: np.random.Generator) -> list[bytes]:
+    """Draw requests of the recording, as many as a trial sends one at a time."""
     count = min(RECORDED, len(traffic.requests))
     chosen = rng.choice(len(traffic.requests), size=count, replace=False)
-    recorded = [traffic.requests[int(index)] for index in chosen]
-    return recorded, traffic.mutated(int(rng.integers(1 << 31)), MUTATED)
+    return [traffic.requests[int(index)] for index in chosen]
 
 
 def content(message: bytes) -> bytes:
@@ -130,8 +136,9 @@ class Sequential:
         self.answered = 0
         self.refusals = 0
         self.refused_differently = 0
+        self.told = ""  # what the author of a draft may know of the first of those
 
-    def answers(self, requests: Sequence[bytes], *, refereed: int = 0) -> Iterator[Compared]:
+    def answers(self, requests: Iterable[bytes], *, refereed: int = 0) -> Iterator[Compared]:
         """Yield (baseline, candidate, referee or None) for each request that both arms answer."""
         with self._clients() as clients, ThreadPoolExecutor(len(ARMS)) as pool:
             for number, request in enumerate(requests):
@@ -184,7 +191,9 @@ class Sequential:
         """Return both answers, or None, counted, where an arm refused."""
         if isinstance(old, Refusal) or isinstance(new, Refusal):
             self.refusals += 1
-            self.refused_differently += old != new
+            if old != new:
+                self.refused_differently += 1
+                self.told = self.told or _told(new)
             return None
         self.answered += 1
         return old, new
@@ -201,12 +210,19 @@ class Sequential:
         )
 
 
+def _told(candidate: Tensors | Refusal) -> str:
+    """Say what the candidate did with a request that the baseline did something else with."""
+    if isinstance(candidate, Refusal):
+        return f"the candidate refused a request with {candidate.code}: {candidate.detail}"
+    return "the candidate answered a request that the baseline refuses"
+
+
 def _ask(client: Client, request: bytes) -> bytes | Refusal:
     """Return the bytes of the arm's answer, or what it refused with."""
     try:
         return client.infer(request, INFER_TIMEOUT_S)
     except Refused as error:
-        return Refusal(error.code)
+        return Refusal(error.code, error.detail)
 
 
 def _decoded(answer: bytes | Refusal) -> Tensors | Refusal:

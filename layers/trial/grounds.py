@@ -25,7 +25,9 @@ from layers.evidence import (
 )
 
 GATES = ("paths", "refusals", "correctness", "memory", "gain", "commit", "confirm")  # of any class
+ACTIVATION = "activation"  # of a change that an agent wrote
 GATES_OF_METRIC = ("metric", "metric under load")  # of an approximation besides
+COOKBOOK = "cookbook"  # what claims by its cards, without a contract
 SAME = 1e-6  # relative; what JSON and a sum in another order may move
 
 
@@ -46,6 +48,7 @@ def contradictions(
         yield f"it claims no gain: its verdict is {found.verdict} ({found.reason})"
         return
     yield from _of_gates(found, change_class)
+    yield from _of_signs(found)
     yield from _of_outputs(found.equivalence, change_class)
     yield from _of_looks(found.looks, found.pairs)
     yield from _of_gain(end, found.confirm)
@@ -66,6 +69,23 @@ def _of_gates(found: Iteration | JudgeReport, change_class: ChangeClass) -> Iter
     for name in needed:
         if name not in names:
             yield f"it is accepted, and the gate {name} is not there"
+
+
+def _of_signs(found: Iteration | JudgeReport) -> Iterator[str]:
+    """Hold a change that was claimed by a contract to the signs that its author named."""
+    if not isinstance(found, Iteration):
+        return
+    contract = found.hypothesis.contract
+    if contract is None and found.hypothesis.proposer == COOKBOOK:
+        return
+    if ACTIVATION not in {gate.name for gate in found.gates}:
+        yield f"it is accepted, and the gate {ACTIVATION} is not there"
+    if contract is None or not contract.activation:
+        yield "it is accepted, and names no sign by which its new path could be seen"
+        return
+    for sign in contract.activation:
+        if not sign.seen:
+            yield f"it is accepted, and its sign {sign.sign} {sign.subject!r} was not seen"
 
 
 def _of_outputs(rows: Sequence[OutputRow], change_class: ChangeClass) -> Iterator[str]:

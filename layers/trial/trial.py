@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from layers.base import Candidate, ChangeClass, Hypothesis
+from layers.base import Activation, Candidate, ChangeClass, Contract, Hypothesis
 from layers.evidence import (
     Block,
     EndToEnd,
@@ -18,10 +19,14 @@ from layers.evidence import (
     Look,
     OutputRow,
     Pair,
+    ProfileRecord,
     Verdict,
 )
 from layers.measure import stats
 from layers.measure.launch import Arm
+from layers.story import MOST_TEXT, ContractRecord, SignRecord
+
+DRAFT = 0  # number of what is held to the public checks alone, before there is a candidate
 
 
 class TrialEnded(Exception):  # an answer, not an error
@@ -53,11 +58,18 @@ class Trial:
     load_test: LoadTest | None = None
     outputs_compared: int = 0
     warnings: list[str] = field(default_factory=list)
+    profile: ProfileRecord | None = None  # of the candidate, where its signs were looked for
+    signs: list[SignRecord] | None = None  # of its contract; None: not looked for
 
     @property
     def approximate(self) -> bool:
         """Whether the change is an approximation."""
         return self.candidate.hypothesis.change_class is ChangeClass.APPROXIMATE
+
+    @property
+    def name(self) -> str:
+        """What it is called where its progress is told, and in the names of its logs."""
+        return "draft" if self.n == DRAFT else f"candidate {self.n}"
 
     def pass_or_end(self, gate: Gate) -> None:
         """Keep a gate's answer and end the trial unless it passed."""
@@ -74,7 +86,7 @@ class Trial:
             n=self.n,
             layer=hypothesis.layer,
             card=hypothesis.card,
-            hypothesis=hypothesis_record(hypothesis, title=edit.summary),
+            hypothesis=hypothesis_record(hypothesis, title=edit.summary, signs=self.signs),
             verdict=end.verdict,
             reason=end.reason,
             detail=end.detail,
@@ -96,12 +108,18 @@ class Trial:
             ).hexdigest(),
             files_changed=sorted(edit.files),
             warnings=self.warnings,
+            profile=self.profile,
             wall_s=wall_s,
         )
 
 
-def hypothesis_record(hypothesis: Hypothesis, *, title: str | None = None) -> HypothesisRecord:
-    """Return a hypothesis as evidence, under the title of its edit once there is one."""
+def hypothesis_record(
+    hypothesis: Hypothesis, *, title: str | None = None, signs: Sequence[SignRecord] | None = None
+) -> HypothesisRecord:
+    """Return a hypothesis as evidence, under the title of its edit once there is one.
+
+    `signs` are those of its contract, once they were looked for.
+    """
     return HypothesisRecord(
         title=title or hypothesis.title,
         why=hypothesis.why,
@@ -113,6 +131,33 @@ def hypothesis_record(hypothesis: Hypothesis, *, title: str | None = None) -> Hy
         sites=list(hypothesis.sites),
         on_top=list(hypothesis.on_top),
         together=[member.change for member in hypothesis.together],
+        proposer=hypothesis.proposer,
+        contract=_contract_record(hypothesis.contract, signs) if hypothesis.contract else None,
+    )
+
+
+def _contract_record(contract: Contract, signs: Sequence[SignRecord] | None) -> ContractRecord:
+    """Return a contract as evidence; its signs say that nobody looked until somebody has."""
+    if signs is None:
+        signs = [sign_record(one) for one in contract.activation]
+    return ContractRecord(
+        claim=contract.claim[:MOST_TEXT],
+        expected=contract.expected,
+        activation=list(signs),
+        falsifier=contract.falsifier[:MOST_TEXT],
+        skill=contract.skill,
+    )
+
+
+def sign_record(one: Activation, *, seen: bool | None = None, detail: str = "") -> SignRecord:
+    """Return a sign as evidence; `seen` is None where it was not looked for."""
+    return SignRecord(
+        sign=one.sign,
+        model=one.model,
+        subject=one.subject,
+        value=one.value,
+        seen=seen,
+        detail=detail,
     )
 
 

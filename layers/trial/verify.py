@@ -1,7 +1,8 @@
 """The stations between a candidate and its verdict, in order.
 
-    paths -> build -> [launch 1] serves -> correctness, memory, metric -> looks (launches of pairs)
-          -> local gain -> [fresh launch] commit gate at the SLO -> four fresh pairs -> accepted
+    paths, class -> build -> [launch 1] serves -> correctness, memory, metric -> signs of activation
+          -> looks (launches of pairs) -> local gain
+          -> [fresh launch] commit gate at the SLO -> four fresh pairs -> accepted
 
 Every station either lets the trial go on or ends it with a verdict and a reason code. The parent
 draws the inputs after the candidate was written and compares every timed output.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -24,10 +25,10 @@ from layers.gates.correctness import Comparison, Limits, compare
 from layers.gates.paths import judging_modules, not_exercised, paths_gate, protected_files
 from layers.gates.referee import Referee
 from layers.measure import stats
-from layers.measure.launch import Bench, DoesNotServe, Launch, MeasuredPair
+from layers.measure.launch import Arm, Bench, DoesNotServe, Launch, MeasuredPair
 from layers.measure.load import LoadResult
 from layers.sandbox.box import LimitReached
-from layers.trial import equivalence, integrity, memory_probe
+from layers.trial import activation, equivalence, integrity, memory_probe, observing, public_checks
 from layers.trial.business_metric import (
     LEAST_REQUESTS,
     PER_PAIR,
@@ -39,7 +40,7 @@ from layers.trial.business_metric import (
 )
 from layers.trial.load_gate import load_test
 from layers.trial.memory_probe import REQUESTS, Timings
-from layers.trial.trial import Trial, TrialEnded, process_gain
+from layers.trial.trial import DRAFT, Trial, TrialEnded, process_gain
 
 __all__ = ["Rules", "Verifier", "protected_files"]
 
@@ -71,10 +72,12 @@ class Verifier:
         on_look: Callable[[Look], object],
         *,
         metric: Callable[[StackView], Referee] | None = None,
+        profiling: observing.Profiling | None = None,
     ) -> None:
         """`build` prepares a worktree for serving; `referee` opens the float64 reference.
 
-        `on_look` receives every look as it is taken; `metric` opens the business metric.
+        `on_look` receives every look as it is taken; `metric` opens the business metric;
+        `profiling` is asked for the signs of a candidate that has a contract.
         """
         self._bench = bench
         self._rules = rules
@@ -82,6 +85,7 @@ class Verifier:
         self._referee = referee
         self._on_look = on_look
         self._metric = metric
+        self._profiling = profiling
         self._under_load: UnderLoad | None = None  # of the trial under way, if an approximation
 
     def verify(
@@ -89,19 +93,27 @@ class Verifier:
     ) -> Iteration:
         """Return the iteration with the verdict and all that led to it.
 
-        Without a layer it ends once paths, build and correctness have passed: no gain is measured.
+        Without a layer it ends once paths, build and correctness have passed: no gain is measured,
+        and no sign looked for.
         A trial during which a file of the evaluator changed is `failed`, whatever it found.
         """
-        trial = Trial(n, candidate)
-        patched = StackView(
-            candidate.worktree, candidate.commit, baseline.manifest, baseline.server_python
-        )
+        trial, patched = Trial(n, candidate), _patched(candidate, baseline)
 
         def stations() -> None:
             with ExitStack() as undo:
                 self._stations(trial, layer, baseline, patched, undo)
 
         return self._judged(trial, baseline, stations)
+
+    def check(self, candidate: Candidate, baseline: StackView) -> public_checks.Answer:
+        """Return what the author of a draft may know: paths, build, serving, recorded answers.
+
+        It is no trial: nothing is changed, refereed or timed, and nothing is accepted.
+        """
+        trial, patched = Trial(DRAFT, candidate), _patched(candidate, baseline)
+        told = public_checks.Told(candidate.hypothesis.change_class, self._rules.limits)
+        end = self._watched(baseline, lambda: self._public(trial, baseline, patched, told))
+        return public_checks.answer(trial, end, told.lines)
 
     def remeasure(
         self, candidate: Candidate, without: StackView, end: StackView, n: int
@@ -115,16 +127,21 @@ class Verifier:
 
     def _judged(self, trial: Trial, baseline: StackView, stations: Callable[[], None]) -> Iteration:
         started = time.monotonic()
+        end = self._watched(baseline, stations)
+        unseen = not_exercised(trial.candidate.edit.files, baseline.manifest)
+        repeated = self._bench.fresh.warning() if self._bench.fresh else None
+        trial.warnings += filter(None, [unseen, repeated])
+        return trial.iteration(end, time.monotonic() - started)
+
+    def _watched(self, baseline: StackView, stations: Callable[[], None]) -> TrialEnded:
+        """Run the stations; whatever they found is void if a file of the evaluator changed."""
         evaluator = self._evaluator(baseline)
         before = evaluator.digests()
         end = self._end_of(stations)
         altered = integrity.changed(before, evaluator.digests())
         if altered:
-            end = TrialEnded(Verdict.FAILED, "evaluator_changed", ", ".join(altered))
-        unseen = not_exercised(trial.candidate.edit.files, baseline.manifest)
-        repeated = self._bench.fresh.warning() if self._bench.fresh else None
-        trial.warnings += filter(None, [unseen, repeated])
-        return trial.iteration(end, time.monotonic() - started)
+            return TrialEnded(Verdict.FAILED, "evaluator_changed", ", ".join(altered))
+        return end
 
     def _end_of(self, stations: Callable[[], None]) -> TrialEnded:
         """Run the stations; return how the trial ended."""
@@ -158,10 +175,7 @@ class Verifier:
         undo: ExitStack,
     ) -> None:
         """Run the stations in order; TrialEnded leaves early. `undo` closes what a trial needs."""
-        requirements = baseline.manifest.stack.requirements
-        trial.pass_or_end(paths_gate(trial.candidate, self._protected(baseline), requirements))
-        self._class_gate(trial)
-        self._build_candidate(patched)
+        self._before_serving(trial, baseline, patched)
         self._under_load = None
         if trial.approximate and self._metric is not None:
             process, traffic = self._metric(baseline), self._bench.load.traffic
@@ -170,6 +184,7 @@ class Verifier:
             self._correctness(trial, launch, baseline)
             if layer is None:
                 return
+            self._activation(trial, launch, {"baseline": baseline, "candidate": patched})
             self._measure(trial, launch)
         self._looks(trial, baseline, patched)
         self._local(trial, layer, baseline, patched)
@@ -177,6 +192,35 @@ class Verifier:
             self._commit_gate(trial, launch)
             self._confirm(trial, launch)
         self._metric_under_load(trial, last=True)
+
+    def _before_serving(self, trial: Trial, baseline: StackView, patched: StackView) -> None:
+        """Hold the patch to paths, class and contract, then build it."""
+        requirements = baseline.manifest.stack.requirements
+        trial.pass_or_end(paths_gate(trial.candidate, self._protected(baseline), requirements))
+        self._class_gate(trial)
+        unnamed = activation.unnamed(trial.candidate.hypothesis)
+        if unnamed is not None:
+            trial.pass_or_end(unnamed)
+        self._build_candidate(patched)
+
+    def _public(
+        self, trial: Trial, baseline: StackView, patched: StackView, told: public_checks.Told
+    ) -> None:
+        """Run the stations that the author of a draft may know about."""
+        self._before_serving(trial, baseline, patched)
+        trial.gates.append(public_checks.passed("build", "builds"))
+        with self._launch(trial, 1, baseline, patched) as launch:
+            trial.gates.append(public_checks.passed("serves", "serves"))
+            sequential = equivalence.Sequential(launch, referee=None, observe=None)
+            answers = told.answers(sequential, self._bench.load.traffic)
+            self._compare_probes(trial, sequential, answers, refereed=False)
+
+    def _activation(self, trial: Trial, launch: Launch, views: Mapping[Arm, StackView]) -> None:
+        """See whether the new path runs, by the signs that the candidate's contract names."""
+        if trial.candidate.hypothesis.contract is None:
+            return
+        self._bench.events.phase(trial.name, "profiles of both arms: does its new path run?")
+        observing.station(trial, launch, views, self._profiling)
 
     def _metric_under_load(self, trial: Trial, *, last: bool) -> None:
         """Hold an approximation's timed answers to the metric; before the `last` time to fail only."""
@@ -190,12 +234,9 @@ class Verifier:
             trial.pass_or_end(gate)
 
     def _launch(self, trial: Trial, number: int, base: StackView, patched: StackView) -> Launch:
-        self._bench.events.phase(
-            f"candidate {trial.n}", f"{trial.candidate.edit.summary}: launch {number}"
-        )
-        return Launch(
-            self._bench, number, base, patched, f"candidate-{trial.n}", warnings=trial.warnings
-        )
+        self._bench.events.phase(trial.name, f"{trial.candidate.edit.summary}: launch {number}")
+        label = trial.name.replace(" ", "-")
+        return Launch(self._bench, number, base, patched, label, warnings=trial.warnings)
 
     def _class_gate(self, trial: Trial) -> None:
         """Refuse an approximation where the manifest does not opt in to it."""
@@ -249,9 +290,11 @@ class Verifier:
         trial: Trial,
         sequential: equivalence.Sequential,
         answers: Iterable[equivalence.Compared],
+        *,
+        refereed: bool = True,
     ) -> None:
         """Compare what both arms answered to the probes, refusals included."""
-        comparison = self._compare(trial, answers, timed=False)
+        comparison = self._compare(trial, answers, refereed=refereed)
         trial.equivalence.extend(comparison.rows)
         trial.outputs_compared += sequential.answered
         trial.pass_or_end(sequential.gate())
@@ -287,22 +330,22 @@ class Verifier:
         return measured
 
     def _compare(
-        self, trial: Trial, answers: Iterable[equivalence.Compared], *, timed: bool
+        self, trial: Trial, answers: Iterable[equivalence.Compared], *, refereed: bool
     ) -> Comparison:
-        """Compare outputs; only the probes are answered by the referee too."""
+        """Compare outputs; `refereed` where the referee answers some of the requests too."""
         return compare(
             answers,
             trial.candidate.hypothesis.change_class,
             self._rules.limits,
             self._rules.reproducible,
-            referee_required=not timed,
+            referee_required=refereed,
         )
 
     def _verify_timed(
         self, trial: Trial, baseline: LoadResult, candidate: LoadResult, scored: int
     ) -> None:
         """Compare every output of two timed blocks; score up to `scored` of an approximation's."""
-        comparison = self._compare(trial, equivalence.timed(baseline, candidate), timed=True)
+        comparison = self._compare(trial, equivalence.timed(baseline, candidate), refereed=False)
         trial.outputs_compared += baseline.completed
         passed = all(gate.result is GateResult.PASS for gate in comparison.gates)
         if passed and self._under_load is not None:
@@ -381,6 +424,13 @@ class Verifier:
                 detail=f"{gain.ratio:.3f} times in {gain.n} fresh pairs",
             )
         )
+
+
+def _patched(candidate: Candidate, baseline: StackView) -> StackView:
+    """Return the stack with the candidate in it, otherwise as the baseline is."""
+    return StackView(
+        candidate.worktree, candidate.commit, baseline.manifest, baseline.server_python
+    )
 
 
 def _gain_gate(result: GateResult, reason: str, trial: Trial) -> Gate:

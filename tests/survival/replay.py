@@ -20,8 +20,18 @@ from typing import ClassVar
 
 from layers.base import Candidate, Ground, Layer, StackView
 from layers.events import Events
-from layers.evidence import Block, Environment, Iteration, Look, StackRecord, Verdict
+from layers.evidence import (
+    Block,
+    Environment,
+    Gate,
+    GateResult,
+    Iteration,
+    Look,
+    StackRecord,
+    Verdict,
+)
 from layers.loop import instruments
+from layers.loop.proposing import Checked
 from layers.loop.report import kept
 from layers.record.answers import CalibrationAnswer, ProfileAnswer, TotalAnswer
 from layers.record.journal import Entry
@@ -165,6 +175,12 @@ class Replayed:
 
     def build(self, view: StackView) -> None:
         """Nothing of it is served."""
+
+    def check(self, candidate: Candidate, base: StackView) -> Checked:
+        """A recording holds trials alone: every draft passes."""
+        self.asked.append("check")
+        paths = Gate(name="paths", result=GateResult.PASS, reason="paths_allowed")
+        return Checked(gates=(paths,), passed=True)
 
     def verify(self, candidate: Candidate, layer: Layer, base: StackView, n: int) -> Iteration:
         self._measure(f"candidate {n}", self.recording.trial(candidate).measured)
