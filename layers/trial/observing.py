@@ -95,7 +95,7 @@ def _value_of(served: Served, one: Activation) -> str | None:
 
 
 def mapped_files(pid: int, root: Path) -> frozenset[str]:
-    """Return the files below `root` that a process maps, relative to it; of one that is gone none."""
+    """Return the files below `root` that a process maps, relative to it; none of one that has gone."""
     start = f"{root}/"
     found: set[str] = set()
     try:

@@ -143,7 +143,7 @@ def rewritten(tmp_path: Path, old: str | None, new: str | None, subject: str) ->
         (SOURCE.replace("slow", "fast"), "answer", True),
         (SOURCE.replace("slow", "fast"), "TritonPythonModel.answer", True),
         (SOURCE.replace("slow", "fast"), "execute", False),
-        (SOURCE.replace("        return slow", "        # why\n        return  slow"), "answer", False),
+        (SOURCE.replace("return slow", "# why\n        return  slow"), "answer", False),
         (SOURCE + "\ndef fast(r):\n    return r\n", "fast", True),
         (SOURCE + "\ndef fast(r):\n    return r\n", "answer", False),
         (SOURCE + "def (", "answer", True),  # no Python any more
