@@ -1,0 +1,64 @@
+"""The proposers of a run, opened once its stack and its cards are: who is asked besides the cookbook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from knowledge.store import Cards
+from knowledge.yamlfile import YamlError
+from layers.agents import kept
+from layers.agents.budget import Purse
+from layers.agents.desk import Notebook
+from layers.agents.proposer import build
+from layers.agents.transcripts import Transcripts
+from layers.base import COOKBOOK
+from layers.errors import InvalidInput
+from layers.loop.instruments import Instruments
+from layers.loop.proposing import Proposer
+from layers.record.results_folder import TRANSCRIPTS
+from layers.sandbox.box import Sandbox
+from layers.session import RunOptions
+
+LEDGER = "spend.jsonl"
+
+
+def open_proposers(
+    instruments: Instruments, options: RunOptions, known: Cards, tip: str | None
+) -> Sequence[Proposer]:
+    """Return the proposers of `options`, in order: they share one purse, one memory, one folder.
+
+    `tip` is the commit of the knowledge branch that the run started with. Raises InvalidInput for
+    settings or a memory that cannot be used, Missing where something is not installed.
+    """
+    names = [name for name in options.proposers if name != COOKBOOK]
+    if not names:
+        return ()
+    if options.agents is None:
+        raise InvalidInput(f"nothing configures {', '.join(names)}", hint="--agents FILE does")
+    settings, environ = options.agents.settings, options.agents.environ
+    stack, folder = instruments.stack, instruments.out / TRANSCRIPTS
+    try:
+        memory = kept.load(stack, instruments.out, tip)
+    except YamlError as error:
+        raise InvalidInput(str(error), hint="mend the memory, or remove it") from error
+    book = Notebook(memory, memory)
+    purse = Purse(folder / LEDGER, settings.budget)
+    transcripts = Transcripts(folder, tuple(environ.values()))
+    sandbox = Sandbox.open(stack.manifest.sandbox)
+    return [
+        build(
+            settings,
+            name,
+            stack=stack,
+            cards=known,
+            memory=book,
+            out=instruments.out,
+            sandbox=sandbox,
+            environ=environ,
+            purse=purse,
+            transcripts=transcripts,
+            layers=options.layers,
+            run=instruments.run_id,
+        )
+        for name in names
+    ]
