@@ -1,20 +1,23 @@
 """The card: one YAML file of knowledge, strict on the way in.
 
-Two families share one envelope. *Fact* cards describe a workload or a machine (business,
-server, feature_store, model, hardware); *cookbook* cards name one possible change and carry
-the findings of every run that tried it. `knowledge check` validates both, and a hardware card
-with peaks also as a `DeviceCard`: what floors are computed from.
+Three families share one envelope. *Fact* cards describe a workload or a machine (business,
+server, feature_store, model, hardware); *cookbook* cards name one possible change that a layer can
+write, *skill* cards one technique for who writes a change by hand; both carry the findings of every
+run that tried them. `knowledge check` validates all, and a hardware card with peaks also as a
+`DeviceCard`: what floors are computed from.
 """
 
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 
 MAX_FINDINGS = 12  # per card: a card is read by people; older findings are summarised away
 MAX_CHANGES = 256  # named by one finding: more than a run can accept
+MAX_TAGS = 12
+MAX_SKILL_BYTES = 8192  # of the whole file, findings and all: a model reads it
 LEAST_RATIO, GREATEST_RATIO = 1e-3, 1e3  # of throughput: what lies beyond was mistyped
 LEAST_SHARE = 1e-4  # of total time: no profile tells less, and what is divided by it stays finite
 
@@ -61,6 +64,7 @@ class Finding(Strict):
     stack: str
     commit: str  # the stack's commit that was the baseline
     model: str = ""  # that was changed; empty in findings older than this field
+    issue: str = Field(default="", max_length=200)  # of a skill: what was made of it, by name
     verdict: Literal["accepted", "rejected", "inconclusive", "failed"]
     reason: str
     gain: Ratio | None = None  # end-to-end throughput ratio
@@ -85,7 +89,8 @@ class Finding(Strict):
     @property
     def key(self) -> tuple[object, ...]:
         """What a later finding replaces this one by: the same thing tried on the same code."""
-        return (self.stack, self.commit, self.model, *map(frozenset, (self.on_top, self.together)))
+        place = (self.stack, self.commit, self.model, self.issue)
+        return (*place, *map(frozenset, (self.on_top, self.together)))
 
 
 class Earlier(Strict):
@@ -129,6 +134,38 @@ class CookbookCard(Strict):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
     )
+
+
+class SkillCard(Strict):
+    """One technique of serving, for whoever writes a change by hand; a skill promises no gain.
+
+    Findings are those of candidates whose contract named it.
+    """
+
+    schema_: Literal["fvec.card/1"] = Field(alias="schema")
+    kind: Literal["skill"]
+    id: Slug
+    tier: Literal["model-architecture", "algorithm", "hardware", "framework"]
+    title: Text
+    tags: list[Slug] = Field(min_length=1, max_length=MAX_TAGS)
+    when: Text
+    how: list[Text] = Field(min_length=1)
+    activation: Text = Field(description="how to see, under load, that the new path runs")
+    pitfalls: list[Text] = Field(min_length=1, description="when not to, and what goes wrong")
+    sources: list[Source] = Field(min_length=1)
+    findings: list[Finding] = Field(default_factory=list, max_length=MAX_FINDINGS)
+    earlier: Earlier | None = None  # the bot's own summary of findings that were dropped
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+
+    @field_validator("sources")
+    @classmethod
+    def _public(cls, sources: list[Source]) -> list[Source]:
+        if not any((source.url or "").startswith("https://") for source in sources):
+            raise ValueError("none has a public https address")
+        return sources
 
 
 class FactCard(Strict):
@@ -232,4 +269,6 @@ class DeviceCard(Strict):
 
 
 Card = CookbookCard
-AnyCard = Annotated[CookbookCard | FactCard, Field(discriminator="kind")]
+TriedCard: TypeAlias = CookbookCard | SkillCard  # what findings are written to
+AnyCard = Annotated[CookbookCard | FactCard | SkillCard, Field(discriminator="kind")]
+TRIED: TypeAdapter[TriedCard] = TypeAdapter(Annotated[TriedCard, Field(discriminator="kind")])

@@ -17,7 +17,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from knowledge.cards import MAX_FINDINGS, CookbookCard, Earlier, Finding
+from knowledge.cards import (
+    MAX_FINDINGS,
+    MAX_SKILL_BYTES,
+    TRIED,
+    CookbookCard,
+    Earlier,
+    Finding,
+    TriedCard,
+)
 from knowledge.yamlfile import YamlError, loads
 from knowledge.yamltree import Node, parse
 
@@ -35,7 +43,10 @@ def bounded(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _bounded(
-    findings: Sequence[Finding], keep: Collection[Finding], today: date = date.max
+    findings: Sequence[Finding],
+    keep: Collection[Finding],
+    today: date = date.max,
+    most: int = MAX_FINDINGS,
 ) -> tuple[list[Finding], list[Finding]]:
     """Return what stays and what goes beyond the bound; nothing of `keep` goes.
 
@@ -47,7 +58,7 @@ def _bounded(
         if _age(finding, today) > _age(known, today):
             unique[finding.key] = finding
     kept, gone = sorted(unique.values(), key=lambda f: f.date, reverse=True), list[Finding]()
-    while len(kept) > MAX_FINDINGS:
+    while len(kept) > most:
         others = [i for i, f in enumerate(kept) if not any(f is one for one in keep)]
         late = [i for i in others if kept[i].date > today]
         repeated = [i for i in others if _repeats(kept[i], kept[:i])]
@@ -61,7 +72,7 @@ def _age(finding: Finding, today: date) -> tuple[bool, date]:
 
 
 def merge_finding(text: str, finding: Finding, path: Path = Path("card.yaml")) -> str:
-    """Return the text of a cookbook card with one finding merged in; see `merge_findings`."""
+    """Return the text of a card with one finding merged in; see `merge_findings`."""
     return merge_findings(text, [finding], path)
 
 
@@ -71,28 +82,43 @@ def merge_findings(
     path: Path = Path("card.yaml"),
     today: date = date.max,
 ) -> str:
-    """Return the text of a cookbook card with the findings of one run merged into its own.
+    """Return the text of a card with the findings of one run merged into its own.
 
     One replaces an older finding of the same key; one of a run that the card has already changes
-    nothing. What goes beyond MAX_FINDINGS is counted in `earlier`, what is dated after `today` first
-    of all. Every byte outside the two
+    nothing. What goes beyond MAX_FINDINGS, of a skill also beyond MAX_SKILL_BYTES, is counted in
+    `earlier`, what is dated after `today` first of all. Every byte outside the two
     blocks stays, and so do comments on lines of their own in `earlier`. Those right above a finding
     stay above it, or above the one that replaces it, and go when it goes; those in it go with it.
     Above the first, a blank line parts what is about the list from what is about the finding.
     Raises YamlError (naming `path`) when the text is no valid card or cannot be edited in place.
     """
-    card = loads(text, path, CookbookCard)
+    card = loads(text, path, TRIED)
     updated = condensed(card, findings, today)
     if updated is card:
         return text
     if parse(text, path).flow:
         raise YamlError(path, 1, 1, "cannot be refined in place", "write it in block style")
+    for most in range(len(updated.findings), 0, -1):
+        updated = condensed(card, findings, today, most)
+        merged = _merged(text, path, card, updated)
+        if isinstance(card, CookbookCard) or len(merged.encode()) <= MAX_SKILL_BYTES:
+            return _verified(merged, text, path, updated)
+    message = f"would be larger than the {MAX_SKILL_BYTES} bytes of a skill with one finding"
+    raise YamlError(path, None, None, message, "say less: whoever uses it reads all of it")
+
+
+def _merged(text: str, path: Path, card: TriedCard, updated: TriedCard) -> str:
+    """Return the text of `card` as that of `updated`, which differs in what was found."""
     newline = "\r\n" if "\r\n" in text else "\n"
     merged = _splice(text.replace("\r\n", "\n"), path, card.findings, updated.findings)
     if updated.earlier is not None and updated.earlier != card.earlier:
         merged = _with_earlier(merged, path, updated.earlier)
-    merged = merged.replace("\n", newline)
-    if loads(merged, path, CookbookCard) != updated:
+    return merged.replace("\n", newline)
+
+
+def _verified(merged: str, text: str, path: Path, updated: TriedCard) -> str:
+    """Return `merged`, made of `text`, unless it does not read as `updated`."""
+    if loads(merged, path, TRIED) != updated:
         place = parse(text, path).keys.get("findings")
         line, column = (place.line, place.column) if place else (None, None)
         raise YamlError(path, line, column, "cannot be refined in place", "simplify the findings")
@@ -100,9 +126,9 @@ def merge_findings(
 
 
 def condensed(
-    card: CookbookCard, findings: Sequence[Finding], today: date = date.max
-) -> CookbookCard:
-    """Return the card with the findings of one run in it, at most MAX_FINDINGS, and its summary.
+    card: TriedCard, findings: Sequence[Finding], today: date = date.max, most: int = MAX_FINDINGS
+) -> TriedCard:
+    """Return the card with the findings of one run in it, at most `most`, and its summary.
 
     The same card object where it holds them all already. Findings of a run stay as long as they
     are half of what a card may hold, or fewer, however old.
@@ -110,12 +136,12 @@ def condensed(
     fresh = [finding for finding in findings if not _known(finding, card, today)]
     if not fresh:
         return card
-    keep = fresh if len(fresh) <= MAX_FINDINGS // 2 else ()
-    kept, gone = _bounded([*fresh, *card.findings], keep, today)
+    keep = fresh if len(fresh) <= max(1, most // 2) else ()
+    kept, gone = _bounded([*fresh, *card.findings], keep, today, most)
     return card.model_copy(update={"findings": kept, "earlier": _summed(card.earlier, gone, today)})
 
 
-def _known(finding: Finding, card: CookbookCard, today: date) -> bool:
+def _known(finding: Finding, card: TriedCard, today: date) -> bool:
     """Whether the card holds this finding, or a newer one in its place, or counted it before."""
     if card.earlier is not None and finding.run == card.earlier.last.run != "":
         return True

@@ -9,26 +9,33 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from knowledge.cards import AnyCard, CookbookCard, FactCard, Finding
+from knowledge.cards import AnyCard, CookbookCard, FactCard, Finding, SkillCard, TriedCard
 from knowledge.refine import bounded
-from knowledge.store import card_files, is_device, load_card, load_device
+from knowledge.store import (
+    MEMORY_FILE,
+    card_files,
+    is_device,
+    load_card,
+    load_device,
+    load_memory,
+)
 from knowledge.yamlfile import Problem, YamlError, read
 from knowledge.yamltree import Node, parse
 
 
 def card_schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) that every card meets."""
-    adapter: TypeAdapter[CookbookCard | FactCard] = TypeAdapter(AnyCard)
+    adapter: TypeAdapter[TriedCard | FactCard] = TypeAdapter(AnyCard)
     schema = adapter.json_schema(by_alias=True)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "fvec.card/1"}
     return {**head, **schema}
 
 
 def check(directories: Sequence[Path], today: date | None = None) -> list[Problem]:
-    """Return everything wrong with the cards below `directories`, in file order.
+    """Return everything wrong with the cards below `directories`, in file order, and with memories.
 
-    Beyond the schema: the id is the file's name and unique in its directory, the folder is the
-    card's layer or kind, statements have sources, findings are newest first, do not repeat and have
+    Beyond the schema: the id is the file's name and unique in its directory, the folder is the card's
+    layer, tier or kind, statements have sources, findings are newest first, do not repeat and have
     no date after `today` (by default the day in UTC): such a one would never be out of date.
     """
     today = today or datetime.now(UTC).date()
@@ -45,18 +52,19 @@ def check(directories: Sequence[Path], today: date | None = None) -> list[Proble
                 problems += error.problems
                 continue
             problems += _conventions(card, path, seen)
-            if isinstance(card, CookbookCard):
+            if not isinstance(card, FactCard):
                 problems += _late(card, path, today)
             seen.setdefault(card.id, path)
+        problems += _of_memory(directory / MEMORY_FILE, today)
     return problems
 
 
-def show(card: CookbookCard | FactCard) -> dict[str, Any]:
+def show(card: TriedCard | FactCard) -> dict[str, Any]:
     """Return the card as plain data in the order of its file; dates are ISO strings."""
     return card.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
-def _conventions(card: CookbookCard | FactCard, path: Path, seen: dict[str, Path]) -> list[Problem]:
+def _conventions(card: TriedCard | FactCard, path: Path, seen: dict[str, Path]) -> list[Problem]:
     root = parse(read(path), path)
     problems: list[Problem] = []
     if path.suffix != ".yaml":
@@ -66,7 +74,7 @@ def _conventions(card: CookbookCard | FactCard, path: Path, seen: dict[str, Path
         problems.append(_at(root, "id", path, f"is not the file's name, {path.stem!r}", hint))
     if card.id in seen:
         problems.append(_at(root, "id", path, f"is already the id of {seen[card.id]}"))
-    folder, key = (card.layer, "layer") if isinstance(card, CookbookCard) else (card.kind, "kind")
+    folder, key = _folder(card)
     if path.parent.name != folder:
         hint = f"move it to a folder {folder}/"
         problems.append(_at(root, key, path, f"is not the folder, {path.parent.name!r}", hint))
@@ -75,10 +83,17 @@ def _conventions(card: CookbookCard | FactCard, path: Path, seen: dict[str, Path
     if not card.sources:
         problems.append(_at(root, "title", path, "a card names its sources", "add sources:"))
     problems += _source_problems(card, root, path)
-    if isinstance(card, CookbookCard) and list(card.findings) != bounded(card.findings):
+    if not isinstance(card, FactCard) and list(card.findings) != bounded(card.findings):
         message = "are not newest first, one per stack and commit"
         problems.append(_at(root, "findings", path, message))
     return problems
+
+
+def _folder(card: TriedCard | FactCard) -> tuple[str, str]:
+    """Return the name of the card's folder, and the key that says it."""
+    if isinstance(card, CookbookCard):
+        return card.layer, "layer"
+    return (card.tier, "tier") if isinstance(card, SkillCard) else (card.kind, "kind")
 
 
 def _device_problems(path: Path) -> Sequence[Problem]:
@@ -89,7 +104,7 @@ def _device_problems(path: Path) -> Sequence[Problem]:
     return ()
 
 
-def _source_problems(card: CookbookCard | FactCard, root: Node, path: Path) -> list[Problem]:
+def _source_problems(card: TriedCard | FactCard, root: Node, path: Path) -> list[Problem]:
     return [
         _at(root, "sources", path, f"{source.url!r} is no https address")
         for source in card.sources
@@ -97,7 +112,7 @@ def _source_problems(card: CookbookCard | FactCard, root: Node, path: Path) -> l
     ]
 
 
-def _late(card: CookbookCard, path: Path, today: date) -> list[Problem]:
+def _late(card: TriedCard, path: Path, today: date) -> list[Problem]:
     """Return a problem for every date of a finding, or of the summary, that lies after today."""
     if card.earlier is None:
         told = list[tuple[str, Finding]]()
@@ -109,6 +124,24 @@ def _late(card: CookbookCard, path: Path, today: date) -> list[Problem]:
         _at(root, key, path, f"{finding.date} lies after today, {today}", hint)
         for key, finding in [*(("findings", f) for f in card.findings), *told]
         if finding.date > today
+    ]
+
+
+def _of_memory(path: Path, today: date) -> Sequence[Problem]:
+    """Return what is wrong with the memory beside the cards; nothing where there is none."""
+    if not (path.exists() or path.is_symlink()):
+        return ()
+    try:
+        memory = load_memory(path)
+    except YamlError as error:
+        return error.problems
+    listed = (parse(read(path), path).mapping or {}).get("findings")
+    rows = listed.sequence or [] if listed is not None else []
+    hint = "put the day of the run there, or remove the finding"
+    return [
+        Problem(path, place.line, place.column, f"findings: {day} lies after today, {today}", hint)
+        for row, day in zip(rows, [f.date for f in memory.findings], strict=True)
+        if day > today and (place := row.keys["date"])
     ]
 
 

@@ -4,39 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from knowledge.cards import AnyCard, CookbookCard, DeviceCard, FactCard
-from knowledge.yamlfile import Problem, YamlError, load
+from knowledge.cards import (
+    MAX_SKILL_BYTES,
+    AnyCard,
+    CookbookCard,
+    DeviceCard,
+    FactCard,
+    SkillCard,
+    TriedCard,
+)
+from knowledge.memory import Memory, parsed
+from knowledge.yamlfile import Problem, YamlError, load, loads, read
 
-_ADAPTER: TypeAdapter[CookbookCard | FactCard] = TypeAdapter(AnyCard)
+MEMORY_FILE = "memory.yaml"  # right in the folder of cards: what agents remember is no card
+_ADAPTER: TypeAdapter[TriedCard | FactCard] = TypeAdapter(AnyCard)
 _AT_LEAST_AS_STRICT = {
     "exact": {"exact"},
     "reorder": {"exact", "reorder"},
     "approximate": {"exact", "reorder", "approximate"},
     "config": {"config"},
 }
-_Card = TypeVar("_Card", CookbookCard, FactCard)
+_Card = TypeVar("_Card", CookbookCard, FactCard, SkillCard)
 
 
 @dataclass(frozen=True, slots=True)
 class Cards:
-    """All cards by family, ordered by id; ids are unique over both families."""
+    """All cards by family, ordered by id; ids are unique over all families."""
 
     cookbook: tuple[CookbookCard, ...]
     facts: tuple[FactCard, ...]
     paths: Mapping[str, Path]  # by id: the file whose text counts
+    skills: tuple[SkillCard, ...] = ()
+
+    @property
+    def tried(self) -> tuple[TriedCard, ...]:
+        """The cards that findings are written to."""
+        return (*self.cookbook, *self.skills)
 
     def for_layer(self, name: str) -> tuple[CookbookCard, ...]:
         """Return the cookbook cards of one layer."""
         return tuple(card for card in self.cookbook if card.layer == name)
 
-    def get(self, card_id: str) -> CookbookCard | FactCard | None:
+    def get(self, card_id: str) -> TriedCard | FactCard | None:
         """Return the card with this id, or None."""
-        cards: tuple[CookbookCard | FactCard, ...] = (*self.cookbook, *self.facts)
+        cards: tuple[TriedCard | FactCard, ...] = (*self.tried, *self.facts)
         return next((card for card in cards if card.id == card_id), None)
 
     def path_of(self, card_id: str) -> Path:
@@ -57,7 +73,7 @@ def load_cards(*directories: Path) -> Cards:
     not exist holds no cards. Raises one YamlError with the problems of all files.
     """
     problems: list[Problem] = []
-    cards: dict[str, CookbookCard | FactCard] = {}
+    cards: dict[str, TriedCard | FactCard] = {}
     paths: dict[str, Path] = {}
     for directory in directories:
         here: dict[str, Path] = {}
@@ -72,19 +88,44 @@ def load_cards(*directories: Path) -> Cards:
                 problems += error.problems
     if problems:
         raise YamlError.of(problems)
-    return Cards(_family(cards.values(), CookbookCard), _family(cards.values(), FactCard), paths)
+    found = cards.values()
+    cookbook, facts = _family(found, CookbookCard), _family(found, FactCard)
+    return Cards(cookbook, facts, paths, _family(found, SkillCard))
+
+
+def folder_of(card: TriedCard) -> PurePosixPath:
+    """Return the folder of a card, relative to the folder of all cards."""
+    if isinstance(card, SkillCard):
+        return PurePosixPath("skills", card.tier)
+    return PurePosixPath("cookbook", card.layer)
 
 
 def card_files(directory: Path) -> Iterator[Path]:
-    """Yield the YAML files below `directory`, sorted; symbolic links to folders are not followed."""
-    yield from sorted(p for suffix in ("yaml", "yml") for p in directory.rglob(f"*.{suffix}"))
+    """Yield the cards' files below `directory`, sorted; symbolic links to folders are not followed.
+
+    Those are all YAML files but the memory, which lies right in the folder of all cards.
+    """
+    found = {p for suffix in ("yaml", "yml") for p in directory.rglob(f"*.{suffix}")}
+    yield from sorted(found - {directory / MEMORY_FILE})
 
 
-def load_card(path: Path) -> CookbookCard | FactCard:
-    """Return one validated card; raises YamlError."""
+def load_card(path: Path) -> TriedCard | FactCard:
+    """Return one validated card; raises YamlError, also for a skill above MAX_SKILL_BYTES."""
     if path.is_symlink():  # its target may lie outside the repository that is trusted for cards
         raise YamlError(path, None, None, "is a symbolic link", "put the card itself here")
-    return load(path, _ADAPTER)
+    text = read(path)
+    card = loads(text, path, _ADAPTER)
+    if isinstance(card, SkillCard) and len(text.encode()) > MAX_SKILL_BYTES:
+        message = f"is larger than the {MAX_SKILL_BYTES} bytes of a skill"
+        raise YamlError(path, None, None, message, "say less: whoever uses it reads all of it")
+    return card
+
+
+def load_memory(path: Path) -> Memory:
+    """Return what agents remember; raises YamlError, also for a file above MOST_BYTES or a link."""
+    if path.is_symlink():
+        raise YamlError(path, None, None, "is a symbolic link", "put the memory itself here")
+    return parsed(read(path), path)
 
 
 def is_device(card: FactCard) -> bool:
@@ -104,10 +145,14 @@ def _claim(card_id: str, path: Path, here: dict[str, Path]) -> None:
 
 
 def _check_refinement(
-    old: CookbookCard | FactCard | None, new: CookbookCard | FactCard, path: Path
+    old: TriedCard | FactCard | None, new: TriedCard | FactCard, path: Path
 ) -> None:
     """Raise YamlError unless `new` is `old` refined: it may tighten the gate, never loosen it."""
     if old is None or (isinstance(old, FactCard) and isinstance(new, FactCard)):
+        return
+    if isinstance(old, SkillCard) and isinstance(new, SkillCard):
+        if new.tier != old.tier:
+            raise YamlError(path, None, None, f"refines {old.id!r}, a skill of tier {old.tier}")
         return
     if not (isinstance(old, CookbookCard) and isinstance(new, CookbookCard)):
         raise YamlError(path, None, None, f"refines {old.id!r}, a card of another kind")
@@ -118,7 +163,7 @@ def _check_refinement(
         raise YamlError(path, None, None, message, "give the card an id of its own")
 
 
-def _family(cards: Iterable[CookbookCard | FactCard], kind: type[_Card]) -> tuple[_Card, ...]:
+def _family(cards: Iterable[TriedCard | FactCard], kind: type[_Card]) -> tuple[_Card, ...]:
     return tuple(
         sorted((card for card in cards if isinstance(card, kind)), key=lambda card: card.id)
     )

@@ -99,8 +99,11 @@ def _locate(root: Node, loc: Sequence[int | str], *, of_key: bool) -> tuple[str,
 
 def _known(schema: Schema, loc: Sequence[int | str]) -> dict[str, Schema]:
     """Return the properties that JSON schema `schema` allows at the parent of `loc`."""
-    heads = _expand(schema, schema)
-    for element in loc[:-1]:
+    parents = list(loc[:-1])
+    mapping = schema.get("discriminator", {}).get("mapping", {})
+    chosen = mapping.get(parents[0]) if parents else None  # the tag comes first in a path
+    heads = _expand({"$ref": chosen} if chosen else schema, schema)
+    for element in parents[1:] if chosen else parents:
         below = [sub for head in heads for sub in _below(head, element)]
         branches = [head for head in heads if _is_branch(head, element)]
         heads = [part for sub in below for part in _expand(sub, schema)] or branches or heads

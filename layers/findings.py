@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def finding(iteration: Iteration, ground: Ground) -> Finding:
-    """Return the finding of one iteration, for the card that it tried.
+    """Return the finding of one iteration, for the card that it tried, or the skill that it applied.
 
     The gain is the end-to-end throughput ratio of fresh pairs where there is one, else the
     estimate of the last look (which a reader must take with the verdict), else None. Of a change
     that was taken out beside others it is what it gained on top of them, so the share, which was
     measured without them, is left out.
     """
-    gain, interval = _gain(iteration)
+    gain, interval = gain_of(iteration)
     hypothesis = iteration.hypothesis
     models = {split_change(name)[1] for name in hypothesis.together} or {hypothesis.model}
     return Finding(
@@ -29,6 +29,7 @@ def finding(iteration: Iteration, ground: Ground) -> Finding:
         stack=ground.stack,
         commit=iteration.base_commit or ground.commit,
         model=hypothesis.model,
+        issue="" if hypothesis.contract is None else iteration.card,
         verdict=iteration.verdict.value,
         reason=iteration.reason,
         gain=gain,
@@ -50,8 +51,8 @@ def _share(iteration: Iteration) -> float | None:
     return None if iteration.reason == ON_TOP_ONLY or share < LEAST_SHARE else share
 
 
-def _gain(iteration: Iteration) -> tuple[float | None, Interval | None]:
-    """Return gain and interval, where they are numbers that a card may hold."""
+def gain_of(iteration: Iteration) -> tuple[float | None, Interval | None]:
+    """Return end-to-end gain and interval, where they are numbers that a card may hold."""
     if iteration.end_to_end is not None:
         gain, ci = iteration.end_to_end.throughput_ratio, iteration.end_to_end.ci
     elif iteration.looks:

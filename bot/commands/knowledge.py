@@ -12,7 +12,7 @@ from bot.commands import arguments
 from bot.commands.outcome import Outcome
 
 if TYPE_CHECKING:
-    from knowledge.cards import FactCard
+    from knowledge.cards import FactCard, SkillCard, TriedCard
     from knowledge.overview import Overview
     from knowledge.store import Cards
 
@@ -83,20 +83,25 @@ def run_show(args: argparse.Namespace) -> Outcome:
     today = datetime.now(UTC).date()
     told = [o for o in overviews(cards.cookbook, today) if args.layer in {None, o.card.layer}]
     facts = [card for card in cards.facts if args.layer is None]
+    skills = [card for card in cards.skills if args.layer is None]
     if args.id is None:
-        listed = {"schema": "fvec.knowledge/1", "cards": _listed(told, facts)}
-        return Outcome(listed, render.blocks(told, facts))
-    told, facts = [o for o in told if o.card.id == args.id], [c for c in facts if c.id == args.id]
-    if not (told or facts):
+        listed = {"schema": "fvec.knowledge/1", "cards": _listed(told, facts, skills)}
+        return Outcome(listed, render.blocks(told, facts, skills))
+    told = [o for o in told if o.card.id == args.id]
+    facts, skills = [c for c in facts if c.id == args.id], [c for c in skills if c.id == args.id]
+    found: list[TriedCard | FactCard] = [*(o.card for o in told), *facts, *skills]
+    if not found:
         where = f" of layer {args.layer}" if args.layer else ""
         raise InvalidInput(f"there is no card {args.id!r}{where}", hint=_nearest(args.id, cards))
-    document = schema.show(told[0].card if told else facts[0])
+    document = schema.show(found[0])
     if told:
         document["overview"] = told[0].data()
-    return Outcome(document, render.blocks(told, facts, whole=True))
+    return Outcome(document, render.blocks(told, facts, skills, whole=True))
 
 
-def _listed(told: Sequence[Overview], facts: Sequence[FactCard]) -> list[dict[str, object]]:
+def _listed(
+    told: Sequence[Overview], facts: Sequence[FactCard], skills: Sequence[SkillCard]
+) -> list[dict[str, object]]:
     """Return one row of plain data per card."""
     rows: list[dict[str, object]] = [
         {
@@ -109,6 +114,17 @@ def _listed(told: Sequence[Overview], facts: Sequence[FactCard]) -> list[dict[st
         for overview in told
     ]
     rows += [{"id": c.id, "about": c.kind, "title": c.title, "findings": 0} for c in facts]
+    rows += [
+        {
+            "id": skill.id,
+            "about": skill.kind,
+            "tier": skill.tier,
+            "tags": skill.tags,
+            "title": skill.title,
+            "findings": len(skill.findings),
+        }
+        for skill in skills
+    ]
     return rows
 
 

@@ -171,7 +171,7 @@ def _merged(desk: Desk, local: str, commits: list[str]) -> str | None:
     if desk.there is not None:
         _check_is_ours(desk.bare, desk.there)
     ground = learning.knowledge_tip(desk.stack) or desk.stack.commit
-    lessons = {commit: lessons_of(desk.bare, commit) for commit in commits}
+    lessons = {commit: lessons_of(desk, commit) for commit in commits}
     if parted == ground and all(are_plain(desk, *taught) for taught in lessons.items()):
         git.git(desk.bare, "update-ref", REFERENCE, local)
     else:

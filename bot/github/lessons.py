@@ -15,14 +15,24 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from bot.github.commits import Change, changes
+from bot.github.commits import Change, Stored, changes
 from bot.render.knowledge_pull import Conflict, Learned
 from bot.render.text import one_line
 from knowledge import yamlfile
-from knowledge.cards import CookbookCard, FactCard, Finding
+from knowledge.cards import TRIED, CookbookCard, FactCard, Finding, SkillCard, TriedCard
+from knowledge.memory import Memory, parsed
 from knowledge.refine import merge_findings
-from knowledge.store import Cards, builtin_directory, card_files, load_card, load_cards
+from knowledge.store import (
+    MEMORY_FILE,
+    Cards,
+    builtin_directory,
+    card_files,
+    folder_of,
+    load_card,
+    load_cards,
+)
 from knowledge.yamlfile import YamlError
+from layers.agents import kept
 from layers.base import Edit
 from layers.errors import InvalidInput, Location
 from layers.loop import learning
@@ -47,7 +57,7 @@ class Lesson:
     """
 
     path: str
-    card: CookbookCard
+    card: TriedCard
     text: str
     findings: tuple[Finding, ...]
     existed: bool
@@ -71,16 +81,26 @@ class Desk:
         """Folder of the repository's own cards."""
         return PurePosixPath(self.stack.manifest.knowledge).as_posix()
 
+    @property
+    def memory(self) -> str:
+        """Path of what agents remember; a run rewrites it as a whole."""
+        return f"{self.folder}/{MEMORY_FILE}"
 
-def lessons_of(bare: Path, commit: str) -> list[Lesson]:
-    """Return what a commit of the bot taught; raises InvalidInput for a card that is none."""
-    found = (_lesson(bare, change) for change in changes(bare, f"{commit}^", commit))
+
+def lessons_of(desk: Desk, commit: str) -> list[Lesson]:
+    """Return what a commit of the bot taught; raises InvalidInput for what is no card or memory."""
+    found = list[Lesson | None]()
+    for change in changes(desk.bare, f"{commit}^", commit):
+        if change.path == desk.memory:
+            _memory(desk.bare, change.new, change.path)
+        else:
+            found.append(_lesson(desk.bare, change))
     return [lesson for lesson in found if lesson is not None]
 
 
 def are_plain(desk: Desk, commit: str, lessons: Sequence[Lesson]) -> bool:
-    """Say whether a commit adds findings to cards of the repository, and nothing else."""
-    taught = {lesson.path for lesson in lessons if lesson.faithful}
+    """Say whether a commit adds findings to cards of the repository, or to the memory, alone."""
+    taught = {lesson.path for lesson in lessons if lesson.faithful} | {desk.memory}
     return all(
         change.path in taught and change.path.startswith(f"{desk.folder}/")
         for change in changes(desk.bare, f"{commit}^", commit)
@@ -101,9 +121,10 @@ def teach(desk: Desk, commit: str, lessons: Sequence[Lesson]) -> None:
             taught.setdefault(lesson.card.id, []).extend(lesson.findings)
         else:
             left.setdefault(lesson.card.id, []).append((lesson, why))
-    known = _known(lessons, desk.out / commit)
-    if taught:
-        record = learning.refine(desk.stack, known, taught, desk.out)
+    known, memory = _known(lessons, desk.out / commit), _remembered(desk, commit)
+    if taught or memory:
+        run = _run_of(desk.bare, commit)
+        record = learning.refine(desk.stack, known, taught, desk.out, kept=memory, run=run)
         if record.problems:
             raise InvalidInput(f"a card cannot take its findings: {record.problems[0]}")
     if left:
@@ -122,7 +143,7 @@ def described(desk: Desk) -> tuple[list[Learned], list[Conflict]] | None:
     found = []
     for card_id, card in sorted(branch.cards.items()):
         before = base.cards.get(card_id) or _shipped().get(card_id)
-        known = before.findings if isinstance(before, CookbookCard) else []
+        known = before.findings if isinstance(before, CookbookCard | SkillCard) else []
         new = tuple(finding for finding in card.findings if finding not in known)
         if new:
             found.append(Learned(card_id, new))
@@ -136,7 +157,7 @@ class _Shelf:
 
     root: Path
     folder: Path
-    cards: dict[str, CookbookCard]
+    cards: dict[str, TriedCard]  # that take findings
     paths: dict[str, Path]  # of cards of every kind, by id
     broken: dict[Path, YamlError]
 
@@ -152,7 +173,7 @@ class _Shelf:
                 shelf.broken[path] = error
                 continue
             shelf.paths[card.id] = path
-            if isinstance(card, CookbookCard):
+            if not isinstance(card, FactCard):
                 shelf.cards[card.id] = card
         return shelf
 
@@ -212,19 +233,55 @@ def _lesson(bare: Path, change: Change) -> Lesson | None:
     )
 
 
-def _without_findings(card: CookbookCard | FactCard | None) -> CookbookCard | None:
-    if not isinstance(card, CookbookCard):
+def _without_findings(card: TriedCard | FactCard | None) -> TriedCard | None:
+    if card is None or isinstance(card, FactCard):
         return None
     return card.model_copy(update={"findings": [], "earlier": None})
 
 
-def _stored_card(bare: Path, blob: str, path: str) -> tuple[str, CookbookCard]:
+def _stored_card(bare: Path, blob: str, path: str) -> tuple[str, TriedCard]:
     text = git.git(bare, "cat-file", "blob", blob)
     try:
-        return text, yamlfile.loads(text, Path(f"{KNOWLEDGE_BRANCH}:{path}"), CookbookCard)
+        return text, yamlfile.loads(text, Path(f"{KNOWLEDGE_BRANCH}:{path}"), TRIED)
     except YamlError as error:
         place = Location(error.path, error.line, error.column)
         raise InvalidInput(error.message, at=place, hint=error.hint) from error
+
+
+def _memory(bare: Path, stored: Stored | None, path: str) -> Memory:
+    """Return what agents remember as it is stored; raises InvalidInput for what is no memory."""
+    if stored is None:
+        return Memory()
+    text = git.git(bare, "cat-file", "blob", stored.name)
+    try:
+        return parsed(text, Path(f"{KNOWLEDGE_BRANCH}:{path}"))
+    except YamlError as error:
+        place = Location(error.path, error.line, error.column)
+        raise InvalidInput(error.message, at=place, hint=error.hint) from error
+
+
+def _remembered(desk: Desk, commit: str) -> dict[str, bytes]:
+    """Return the memory that a commit brought, on top of the one on the branch; empty for none.
+
+    One on the branch that is no memory any more is left to a person, and ours is not kept.
+    """
+    found = changes(desk.bare, f"{commit}^", commit)
+    change = next((c for c in found if c.path == desk.memory), None)
+    if change is None or change.new is None:
+        return {}
+    ours = _memory(desk.bare, change.new, change.path)
+    before = _memory(desk.bare, change.old, change.path)
+    try:
+        name, content = kept.file_for(kept.current(desk.stack, desk.out, ours, before))
+    except YamlError:
+        return {}
+    return {name: content}
+
+
+def _run_of(bare: Path, commit: str) -> str:
+    """Return the run that the subject of a commit names."""
+    subject = git.git(bare, "log", "-1", "--format=%s", commit)
+    return one_line(subject.rpartition(" from run ")[2], _LONGEST_REASON)
 
 
 @cache
@@ -234,7 +291,7 @@ def _shipped() -> Cards:
 
 def _known(lessons: Sequence[Lesson], folder: Path) -> Cards:
     """Return the cards that a new copy is made from: those that ship, else as the run left them."""
-    ours = {card.id: card for card in _shipped().cookbook}
+    ours = {card.id: card for card in _shipped().tried}
     paths = dict(_shipped().paths)
     folder.mkdir(parents=True, exist_ok=True)
     for lesson in lessons:
@@ -242,10 +299,12 @@ def _known(lessons: Sequence[Lesson], folder: Path) -> Cards:
             ours[lesson.card.id] = lesson.card
             paths[lesson.card.id] = folder / f"{lesson.card.id}.yaml"
             paths[lesson.card.id].write_bytes(lesson.text.encode("utf-8", "surrogateescape"))
-    return Cards(tuple(ours.values()), (), paths)
+    cookbook = tuple(card for card in ours.values() if isinstance(card, CookbookCard))
+    skills = tuple(card for card in ours.values() if isinstance(card, SkillCard))
+    return Cards(cookbook, (), paths, skills)
 
 
-def _ours(known: Cards, refused: Sequence[tuple[Lesson, str]]) -> tuple[CookbookCard, bytes]:
+def _ours(known: Cards, refused: Sequence[tuple[Lesson, str]]) -> tuple[TriedCard, bytes]:
     """Return our side of a conflict: the card with the findings, and why they are not in theirs."""
     lesson, why = refused[0]
     source = known.path_of(lesson.card.id)
@@ -258,12 +317,12 @@ def _ours(known: Cards, refused: Sequence[tuple[Lesson, str]]) -> tuple[Cookbook
     return lesson.card, f"{head}{text}".encode("utf-8", "surrogateescape")
 
 
-def _keep(desk: Desk, of: str, ours: Sequence[tuple[CookbookCard, bytes]]) -> None:
+def _keep(desk: Desk, of: str, ours: Sequence[tuple[TriedCard, bytes]]) -> None:
     """Commit what commit `of` taught and could not be merged, beside the cards."""
     start = learning.knowledge_tip(desk.stack) or desk.stack.commit
     worktree = desk.stack.worktree(start, desk.out / "worktrees")
     files = {
-        f"{desk.folder}/cookbook/{card.layer}/{card.id}-{of[:12]}{UNMERGED}": content
+        f"{desk.folder}/{folder_of(card)}/{card.id}-{of[:12]}{UNMERGED}": content
         for card, content in ours
     }
     edit = Edit(

@@ -15,7 +15,7 @@ from bot.render.text import one_line
 from knowledge.standing import State
 
 if TYPE_CHECKING:
-    from knowledge.cards import CookbookCard, Earlier, FactCard, Finding
+    from knowledge.cards import CookbookCard, Earlier, FactCard, Finding, SkillCard, TriedCard
     from knowledge.overview import Known, Overview
 
 LABELS = {
@@ -34,11 +34,16 @@ LEGEND = (
 
 
 def blocks(
-    overviews: Sequence[Overview], facts: Sequence[FactCard], *, whole: bool = False
+    overviews: Sequence[Overview],
+    facts: Sequence[FactCard],
+    skills: Sequence[SkillCard] = (),
+    *,
+    whole: bool = False,
 ) -> RenderableType:
     """Show the cards, one block each; `whole` adds why, exactness, when not, and sources."""
     parts: list[RenderableType] = [_block(overview, whole=whole) for overview in overviews]
     parts += [_fact(card, whole=whole) for card in facts]
+    parts += [_skill(card, whole=whole) for card in skills]
     if any(overview.card.findings for overview in overviews):
         parts.append(Text(LEGEND, style="dim"))
     return Group(*parts) if parts else Text("no card")
@@ -71,6 +76,29 @@ def _fact(card: FactCard, *, whole: bool) -> RenderableType:
     return _framed(card.id, card.kind.replace("_", " "), card.title, rows)
 
 
+def _skill(card: SkillCard, *, whole: bool) -> RenderableType:
+    rows = [("when", Text(one_line(card.when)))]
+    if whole:
+        rows += [("do", Text(one_line(line))) for line in card.how]
+        rows.append(("seen", Text(one_line(card.activation))))
+        rows += [("not", Text(one_line(line))) for line in card.pitfalls]
+        rows.append(("tags", Text(one_line(", ".join(card.tags)))))
+        rows += _sources(card)
+    rows += [("tried", Text(_tried(finding))) for finding in card.findings]
+    if card.earlier is not None:
+        rows.append(("earlier", Text(_earlier(card.earlier))))
+    if not (card.findings or card.earlier):
+        rows.append(("tried", Text("not yet where these cards come from")))
+    return _framed(card.id, f"skill, {card.tier}", card.title, rows)
+
+
+def _tried(finding: Finding) -> str:
+    """Say what became of one change that an agent wrote with a skill."""
+    what = f"{finding.issue or 'a change'} on {finding.model} of {finding.stack}"
+    told = f"{what}: {finding.verdict} on {finding.date} ({finding.reason}); {_gain(finding)}"
+    return one_line("; ".join(filter(None, [told, _ground(finding)])))
+
+
 def _framed(
     card_id: str, head: str, title: str, rows: Iterable[tuple[str, Text]]
 ) -> RenderableType:
@@ -84,7 +112,7 @@ def _framed(
     return Padding(Group(top, Padding(table, (0, 0, 0, 2))), (0, 0, 1, 0))
 
 
-def _sources(card: CookbookCard | FactCard) -> list[tuple[str, Text]]:
+def _sources(card: TriedCard | FactCard) -> list[tuple[str, Text]]:
     return [
         ("source", Text(one_line(f"{source.title}{f' ({source.url})' if source.url else ''}")))
         for source in card.sources

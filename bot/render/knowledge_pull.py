@@ -23,7 +23,8 @@ SHED_FIRST = ("findings", "problems")
 _HEAD = ("card", "model", "verdict", "gain", "reason", "measured on", "run")
 _PURPOSE = (
     "What runs of `fvec` found on this repository, in the cards that it belongs to. Only `findings` "
-    "and `earlier` of a card differ; every other byte is as its last author left it."
+    "and `earlier` of a card differ; every other byte is as its last author left it. What agents tried "
+    "and have left to try, where a run asked any, stands in `memory.yaml`, which is rewritten as a whole."
 )
 _HOW = (
     "Later runs read this branch as it is, merged or not. Commit to it as you like: a card that you "

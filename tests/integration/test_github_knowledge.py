@@ -14,9 +14,14 @@ from bot.github.knowledge import KEY, PublishedKnowledge, publish_knowledge
 from bot.github.repository import Repository, marker
 from bot.github.transport import Moved, Remote
 from knowledge import yamlfile
-from knowledge.cards import CookbookCard, Finding
+from knowledge.cards import CookbookCard, Finding, SkillCard
+from knowledge.memory import Issue, Memory, parsed
+from knowledge.store import builtin_directory, load_cards
+from layers.agents import kept
 from layers.errors import InvalidInput
+from layers.loop import learning
 from layers.repository import git
+from layers.repository.stack import Stack
 from tests.github.fake_github import FakeGitHub, Link
 from tests.github_remote import checkout_of, commit, plain_git, remote_of
 from tests.passing_time import PassingTime
@@ -28,6 +33,8 @@ pytest_plugins = ["tests.github.fixtures"]
 KNOWLEDGE = "fvec/knowledge"
 CARD = "knowledge/cookbook/features/lookups-one-pass.yaml"
 OTHER = "knowledge/cookbook/config/queue-delay.yaml"
+SKILL = "knowledge/skills/algorithm/partial-top-k.yaml"
+MEMORY = "knowledge/memory.yaml"
 TINY = Path(__file__).parents[1] / "tiny_stack"
 
 
@@ -304,6 +311,100 @@ def test_a_card_that_was_moved_takes_its_findings_where_it_is(
     assert publish(later, remote, repository).conflicts == ()
     assert paths(stack) == ["knowledge/ours.yaml"]
     assert runs(text(stack, "knowledge/ours.yaml")) == ["run-2", "run-1"]
+
+
+def test_what_agents_taught_a_skill_is_merged_as_into_a_card(
+    stack, remote, repository, tmp_path
+) -> None:
+    first, second = (checkout_of(remote, tmp_path / name) for name in ("first", "second"))
+    for root, run in ((first, "run-1"), (second, "run-2")):
+        refine(root, root.with_name(f"{root.name}-{run}"), partial_top_k=found(run, issue="top-k"))
+    publish(first, remote, repository)
+    edited = text(stack, SKILL).replace("kind: skill\n", "kind: skill  # ours\n")
+    stack.commit({SKILL: edited}, branch=KNOWLEDGE, login="maintainer")
+
+    told = publish(second, remote, repository)
+
+    now = text(stack, SKILL)
+    skill = yamlfile.loads(now, Path("skill"), SkillCard)
+    assert (told.state, told.conflicts) == ("updated", ())
+    assert [(one.run, one.issue) for one in skill.findings] == [
+        ("run-2", "top-k"),
+        ("run-1", "top-k"),
+    ]
+    assert "kind: skill  # ours\n" in now
+    assert "`partial-top-k`" in stack.pulls()[0]["body"]
+
+
+def test_what_a_deleted_skill_was_taught_lies_beside_the_skills(
+    stack, remote, repository, tmp_path
+) -> None:
+    first = checkout_of(remote, tmp_path / "first")
+    refine(first, tmp_path / "first-run", partial_top_k=found("run-1", issue="top-k"))
+    publish(first, remote, repository)
+    second = checkout_of(remote, tmp_path / "second", KNOWLEDGE)
+    refine(second, tmp_path / "second-run", partial_top_k=found("run-2", issue="top-k"))
+    ours = str(git.tip(second, KNOWLEDGE))
+    stack.commit({SKILL: None}, branch=KNOWLEDGE, login="maintainer")
+
+    (conflict,) = publish(second, remote, repository).conflicts
+
+    kept = f"knowledge/skills/algorithm/partial-top-k-{ours[:12]}.yaml.unmerged"
+    assert (conflict.card, conflict.path) == ("partial-top-k", kept)
+
+
+def remember(root: Path, run: str, issue: str) -> None:
+    """Let the agents of a run begin to remember, with one issue."""
+    values = {"id": issue, "title": issue, "layer": "features", "model": "features", "run": run}
+    memory = Memory(issues=[Issue.model_validate({**values, "status": "open"})])
+    with Stack.open(root) as opened:
+        known, out = load_cards(builtin_directory()), root.with_name(f"{root.name}-{run}")
+        learning.refine(opened, known, {}, out, kept=dict([kept.file_for(memory)]), run=run)
+
+
+def issues(fake: FakeGitHub) -> list[str]:
+    return [issue.id for issue in parsed(text(fake, MEMORY), Path("memory")).issues]
+
+
+def test_what_agents_of_two_runs_remember_is_kept_together(
+    stack, remote, repository, tmp_path
+) -> None:
+    first, second = (checkout_of(remote, tmp_path / name) for name in ("first", "second"))
+    remember(first, "run-1", "sort-less")
+    remember(second, "run-2", "fewer-threads")
+    assert publish(first, remote, repository).state == "opened"
+    assert issues(stack) == ["sort-less"]
+    assert publish(second, remote, repository).state == "updated"
+    assert issues(stack) == ["sort-less", "fewer-threads"]
+    subjects = stack.git("log", "--format=%s", f"main..{KNOWLEDGE}").split("\n")
+    assert subjects == ["Refine 1 card from run run-2", "Refine 1 card from run run-1"]
+
+
+def test_a_memory_that_a_person_broke_is_left_to_them(stack, remote, repository, tmp_path) -> None:
+    first, second = (checkout_of(remote, tmp_path / name) for name in ("first", "second"))
+    remember(first, "run-1", "sort-less")
+    remember(second, "run-2", "fewer-threads")
+    publish(first, remote, repository)
+    broken = f"{text(stack, MEMORY)}oops: 1\n"
+    stack.commit({MEMORY: broken}, branch=KNOWLEDGE, login="maintainer")
+    publish(second, remote, repository)
+    assert text(stack, MEMORY) == broken
+
+
+def test_a_memory_that_is_none_is_not_published(stack, remote, repository, tmp_path) -> None:
+    root = checkout_of(remote, tmp_path / "checkout")
+    with Stack.open(root) as opened:
+        learning.refine(
+            opened,
+            load_cards(builtin_directory()),
+            {},
+            tmp_path / "out",
+            kept={"memory.yaml": b"schema: fvec.memory/1\nwishes: []\n"},
+            run="run-1",
+        )
+    with pytest.raises(InvalidInput, match="wishes: unknown key"):
+        publish(root, remote, repository)
+    assert stack.writes == []
 
 
 # What is left to a person

@@ -159,13 +159,14 @@ def test_a_date_after_today_is_a_problem_with_its_place(tmp_path: Path) -> None:
     assert str(problem).startswith(f"{card}:14:1: {message}\n  hint: put the day of the run there")
 
 
-def test_the_schema_names_both_families_and_forbids_other_keys() -> None:
+def test_the_schema_names_all_families_and_forbids_other_keys() -> None:
     schema = card_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert set(schema["$defs"]) == {
-        "CookbookCard", "Earlier", "FactCard", "Finding", "GainRange", "Source",
+        "CookbookCard", "Earlier", "FactCard", "Finding", "GainRange", "SkillCard", "Source",
     }  # fmt: skip
     assert schema["discriminator"]["mapping"]["cookbook"] == "#/$defs/CookbookCard"
+    assert schema["discriminator"]["mapping"]["skill"] == "#/$defs/SkillCard"
     assert schema["$defs"]["CookbookCard"]["additionalProperties"] is False
 
 
