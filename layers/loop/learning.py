@@ -68,10 +68,11 @@ def knowledge_tip(stack: Stack) -> str | None:
 
 def knowledge_folders(stack: Stack, out: Path) -> list[Path]:
     """Return the repository's own cards: those of its commit, then of the knowledge branch."""
-    return _folders_at(stack, out, knowledge_tip(stack))
+    return folders_at(stack, out, knowledge_tip(stack))
 
 
-def _folders_at(stack: Stack, out: Path, tip: str | None) -> list[Path]:
+def folders_at(stack: Stack, out: Path, tip: str | None) -> list[Path]:
+    """Return the same, the branch as it was at `tip`; the last folder's files count."""
     folders = [stack.root / stack.manifest.knowledge]
     if tip is not None:
         worktree = _branch_worktree(stack, tip, out / "worktrees")
@@ -85,7 +86,7 @@ def cards(session: Opened, cookbook: Path | None, tip: str | None) -> Cards:
     `tip` is the commit of the knowledge branch: `knowledge_tip` as the run began.
     """
     if cookbook is None:
-        folders = _folders_at(session.stack, session.out, tip)
+        folders = folders_at(session.stack, session.out, tip)
         try:
             return load_cards(builtin_directory(), *folders)
         except YamlError as error:
