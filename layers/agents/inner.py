@@ -14,11 +14,13 @@ from typing import Protocol
 
 from layers.agents.plan import Plan, PlanRefused
 from layers.agents.quoting import Seen
+from layers.agents.steps import words
 from layers.agents.workspace import Workspace, WorkspaceRefused
 from layers.base import Edit, Hypothesis
 from layers.errors import FvecError, InvalidInput, RunStopped
 from layers.loop.proposing import Check, Checked
-from layers.story import MOST_TEXT, Cost, Outcome, Role, Step
+from layers.redact import redact
+from layers.story import Cost, Outcome, Role, Step
 
 MOST_CHECKS = 8  # that an implementer may ask for in one round: each starts a server
 MOST_FEEDBACK = 8000  # characters
@@ -110,6 +112,7 @@ class Drafted:
     diff: str = ""
     outcome: Outcome = Outcome.PASSED  # of the step that ended them
     reason: str = ""  # of the last round that did not pass
+    fault: bool = True  # of the author; else our tools, or the judge, came to no answer
 
 
 @dataclass
@@ -120,6 +123,7 @@ class Drafts:
     accept: Callable[[Plan], Hypothesis]  # raises PlanRefused
     check: Check
     secrets: Sequence[str] = ()  # values that no edit may hold
+    redacted: Callable[[str], str] = redact  # what may be seen of a text
     wall_s: float = 0.0  # that checks took since it was last set to 0
     left: int = MOST_CHECKS  # for the implementer to ask for
     _last: tuple[Plan, Mapping[str, bytes | None], Checked] | None = field(
@@ -193,6 +197,7 @@ def run_rounds(parts: Parts, plan: Plan | None, brief: str, drafts: Drafts, seen
         diff=turn.diff,
         outcome=steps[-1].outcome if steps else Outcome.NO_EDIT,
         reason="" if turn.edit is not None else turn.reason,
+        fault=turn.fault,
     )
 
 
@@ -208,6 +213,7 @@ class _Turn:
     feedback: str = ""
     reason: str = ""
     final: bool = False
+    fault: bool = True
 
 
 def _turn(parts: Parts, task: Task, drafts: Drafts, seen: Seen) -> _Turn:
@@ -225,17 +231,19 @@ def _turn(parts: Parts, task: Task, drafts: Drafts, seen: Seen) -> _Turn:
     checked, hypothesis, draft = drafts.checked(turn.plan)
     turn.steps.append(_check_step(checked, task.round, drafts.wall_s))
     if not checked.passed or draft is None or turn.plan is None:
-        turn.reason, turn.final = checked.reason, checked.reason == CHECK_BROKE
+        turn.reason, turn.fault = checked.reason, checked.reason != CHECK_BROKE
+        turn.final = not turn.fault
         lead = f"The public checks did not pass: {checked.reason}."
         turn.feedback = _told(lead, checked.detail, "the public checks", seen)
         return turn
-    turn.diff = workspace.diff()
+    turn.diff = workspace.diff(drafts.redacted)
     if parts.reviewer is not None:
         audit = parts.reviewer.review(turn.plan, turn.diff, workspace, seen, task.round)
         turn.steps.append(audit.step)
         if audit.rejected:
             turn.reason = audit.step.reason or audit.step.outcome
-            turn.final = audit.step.outcome is not Outcome.REJECTED  # no audit: not the author's
+            turn.fault = audit.step.outcome is Outcome.REJECTED  # else there was no audit
+            turn.final = not turn.fault
             lead = "The accuracy judge would not let it be tried."
             turn.feedback = _told(lead, audit.feedback, "the accuracy judge", seen)
             return turn
@@ -259,7 +267,7 @@ def _check_step(checked: Checked, number: int, wall_s: float) -> Step:
         role=Role.CHECKS,
         round=number,
         outcome=Outcome.PASSED if checked.passed else Outcome.FAILED,
-        text=told[:MOST_TEXT],
+        text=words(told),
         reason=checked.reason,
         cost=Cost(usd=0.0, wall_s=wall_s),
     )

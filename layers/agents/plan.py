@@ -49,7 +49,8 @@ def _line(text: str) -> str:
     return text
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
+    """Return text of several lines, all of it visible; raises ValueError for any other."""
     if not all(character.isprintable() or character in "\n\t" for character in text):
         raise ValueError("must be plain text, without control or invisible characters")
     return text
@@ -59,7 +60,7 @@ Line = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_line)
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)]
 Subject = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_line)]
 Value = Annotated[str, Field(max_length=200), AfterValidator(_line)]
-Prose = Annotated[str, Field(min_length=20, max_length=1500), AfterValidator(_plain)]
+Prose = Annotated[str, Field(min_length=20, max_length=1500), AfterValidator(plain_text)]
 Ratio = Annotated[float, Field(gt=1.0, le=MOST_RATIO)]
 
 
@@ -69,7 +70,7 @@ class Activates(Told):
     sign: Sign = Field(
         description="runs: a function is on a stack of the model's process under load, and was not "
         "before or is changed; gone: a function that took at least 0.5 % of the time takes at most "
-        "half of that; loaded: a file of the repository is mapped by the model's process; served: "
+        "half as much per request; loaded: a file is mapped by the model's process; served: "
         "the server reports this value of the model's configuration, and another one before"
     )
     model: Name = Field(description="in whose process, or whose configuration")

@@ -1,0 +1,101 @@
+"""What a proposer works with and what it knows; and what it may change of a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from pydantic import Field
+
+from knowledge.memory import Memory
+from layers.agents import kept
+from layers.agents.brief import Allowed
+from layers.agents.budget import OutOfBudget, Purse
+from layers.agents.offered import Offered
+from layers.agents.workspace import Workspace
+from layers.base import LayerName, StackView
+from layers.gates.paths import CONFIG_FILE, judging_modules, protected_files
+from layers.story import Outcome, Told
+
+MOST_MODELS = 200
+
+
+@dataclass
+class Notebook:
+    """The memory of a stack, shared by the proposers of a run: each goes on from the other's."""
+
+    memory: Memory
+    loaded: Memory  # as the run began with it
+
+
+class State(Told):
+    """What a proposer knows from one request to the next, as the journal keeps it."""
+
+    memory: Memory
+    stories: int = Field(default=0, ge=0)
+    barren: int = Field(default=0, ge=0)  # of them, the last ones without a candidate
+    pending: str = ""  # the issue of a candidate without a verdict
+    hints: tuple[str, ...] = ()  # of the evaluator, each with its commit
+    diff: str = ""  # of the pending candidate
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+def _file(memory: Memory) -> Mapping[str, bytes]:
+    return dict([kept.file_for(memory)])
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What a proposer works with, beside those who work for it."""
+
+    out: Path  # the results folder
+    purse: Purse
+    offered: Offered
+    layers: tuple[LayerName, ...]  # that the run may change
+    redacted: Callable[[str], str]
+    secrets: tuple[str, ...] = ()  # that no edit may hold
+    run: str = ""
+    today: Callable[[], date] = _today
+    file: Callable[[Memory], Mapping[str, bytes]] = _file  # what a memory is kept as
+
+    @contextmanager
+    def workspace(self, base: StackView) -> Iterator[Workspace]:
+        """Yield a copy of a stack to work in; it is gone afterwards."""
+        workspace = Workspace.make(base.root, self.out / "workspaces", protected_in(base))
+        try:
+            yield workspace
+        finally:
+            workspace.close()
+
+    def allowed(self, base: StackView) -> Allowed:
+        """Return what a change of a stack may be."""
+        margin = base.manifest.correctness.approximate_margin
+        return Allowed(self.layers, served_models(base), margin is not None)
+
+    def spent(self) -> tuple[Outcome, str] | None:
+        """Return which limit is reached, None while none is."""
+        try:
+            self.purse.check()
+        except OutOfBudget as limit:
+            return limit.outcome, limit.text
+        return None
+
+
+def protected_in(base: StackView) -> tuple[str, ...]:
+    """Return what no candidate may touch in a stack, as its paths gate has it."""
+    requirements = base.manifest.stack.requirements
+    own = (*protected_files(base.manifest), *judging_modules(base.manifest, base.root))
+    return own if requirements is None else (*own, requirements)
+
+
+def served_models(base: StackView) -> tuple[str, ...]:
+    """Return the names of the models that a stack serves: folders with a configuration."""
+    folder = base.root / base.manifest.stack.models
+    found = (path.parent.name for path in folder.glob(f"*/{CONFIG_FILE}") if path.is_file())
+    return tuple(sorted(found)[:MOST_MODELS])
