@@ -56,8 +56,11 @@ class Branches:
         return candidate
 
     def withdraw(self, candidate: Candidate) -> None:
-        """Remove the candidate's branch, or put it back: it may be of an open pull request."""
-        earlier = self.before[candidate.branch]
+        """Remove the candidate's branch, or put it back: it may be of an open pull request.
+
+        The name is free again: an author may try the same change another way.
+        """
+        earlier = self.before.pop(candidate.branch)
         self.stack.remove_worktree(candidate.worktree)
         if earlier is None:
             self.stack.drop_branch(candidate.branch, candidate.commit)
