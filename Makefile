@@ -13,7 +13,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(VENV)/bin/python -m pip install --quiet --editable '.[engine,service]' --group dev
+	$(VENV)/bin/python -m pip install --quiet --editable '.[engine,agents,service]' --group dev
 	$(FVEC) doctor --install examples/ads-serving
 	touch $@
 
