@@ -1,0 +1,504 @@
+"""A copy of the repository for one author of a candidate, and the edit that it becomes.
+
+An agent's tools work in it by name, a program on the disk. Whatever either does there, nothing
+outside is read or written (`layers.agents.below`), and what comes out is contents of files by path:
+no links, no modes, nothing that git would not take. What a tool may not write it is told at once; a
+program is told by `edit`, and by the gate of paths, which has the last word for both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+
+from layers.agents.below import (
+    MOST_DEEP,
+    Content,
+    Entry,
+    Folder,
+    Kind,
+    NotPlain,
+    TooLarge,
+    TooMany,
+)
+from layers.agents.differences import unified
+from layers.errors import ToolFailed
+from layers.gates.paths import guarded
+from layers.redact import redact
+from layers.repository import git
+
+MOST_FILES = 200  # of an edit
+MOST_EDIT_BYTES = 2 << 20
+MOST_TEXT_BYTES = 1 << 20  # of one file that is read or written as text
+MOST_NEW = 20_000  # entries beside those of the repository: a look at them all is bounded
+MOST_HITS = 200
+MOST_LINE = 300  # characters of a line that was found
+_MOST_NAMED = 8  # in a reason
+_MOST_SHOWN = 200  # characters of a path
+_MOST_ASKED = 100  # paths in one question to git: its command line is bounded
+_BYTECODE = "__pycache__"  # what running a program leaves; no edit is made of it
+_OF_GIT = (".git", "git~1")  # the second is the first where names are cut to eight letters
+_SOURCE_MODE, _PROGRAM_MODE = 0o644, 0o755
+
+
+class WorkspaceRefused(Exception):
+    """What was asked of a workspace, or was done in it, cannot be; the text tells its author."""
+
+
+class OutOfBounds(WorkspaceRefused):
+    """It was to reach what no author of a candidate may: beyond the workspace, or its judges."""
+
+
+class Workspace:
+    """The tracked plain files of a worktree, copied; see `make`. Paths are relative to the root.
+
+    All methods but `make`, `reset` and `close` raise WorkspaceRefused. A program works in `root`.
+    """
+
+    def __init__(self, base: Path, home: Path, protected: Sequence[str]) -> None:
+        """Take two folders as they are; `make` is what fills one from the other."""
+        self._origin = base
+        self._home = home
+        self._protected = protected
+        self.root = home / "tree"
+        spare = home / "new"
+        self._base = Folder(base)
+        self.root.mkdir()
+        spare.mkdir()
+        self._tree = Folder(self.root, spare)
+        self._originals: dict[str, Content] = {}
+        self._programs: set[str] = set()  # of the originals, those that may be run
+        self._folders: set[str] = set()
+        self._left_out: set[str] = set()  # what git tracks and a workspace does not hold
+        self._closed = False
+
+    @classmethod
+    def make(cls, root: Path, under: Path, protected: Sequence[str]) -> Workspace:
+        """Copy the tracked plain files of the worktree `root` to a new folder in `under`.
+
+        Links, submodules and bytecode are left out, and stay as they are in the edit. `protected`
+        are files, folders and globs that judge a candidate. The worktree must stay until the
+        workspace is closed. Raises ToolFailed where it cannot be made.
+        """
+        try:
+            under.mkdir(parents=True, exist_ok=True)
+            home = Path(tempfile.mkdtemp(prefix="workspace-", dir=under.resolve()))
+            workspace = cls(root.resolve(), home, tuple(protected))
+            try:
+                workspace._fill()
+            except BaseException:
+                workspace.close()
+                raise
+        except OSError as error:
+            raise ToolFailed(f"no workspace can be made in {under}: {error.strerror}") from error
+        return workspace
+
+    def close(self) -> None:
+        """Remove the workspace with all that was left in it; a second time does nothing.
+
+        What cannot be removed stays for whoever clears the folder that it was made in.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(OSError):
+            self._tree.empty()
+            self.root.rmdir()
+            (self._home / "new").rmdir()
+            self._home.rmdir()
+        self._tree.close()
+        self._base.close()
+
+    def reset(self) -> None:
+        """Make the workspace what it was at first. Raises ToolFailed where that is not possible."""
+        try:
+            self._tree.empty()
+            for name, content in self._originals.items():
+                if self._copied(name) != content:
+                    raise self._moved(name)
+        except (OSError, NotPlain) as error:
+            raise ToolFailed(f"the workspace {self.root} cannot be reset: {error}") from error
+
+    def listing(self, under: str = "") -> list[str]:
+        """Return the plain files below a folder, sorted; a file is a listing of itself."""
+        return [entry.path for entry in self._below(under) if entry.kind is Kind.FILE]
+
+    def read(self, path: str) -> str:
+        """Return the text of a file, with its own line ends."""
+        parts = self._reachable(path)
+        try:
+            with _told(path):
+                data = self._tree.read(parts, MOST_TEXT_BYTES)
+        except TooLarge as error:
+            most = f"at most {MOST_TEXT_BYTES:,} are read"
+            raise WorkspaceRefused(f"{_shown(path)} has {error}; {most}") from error
+        return _decoded(path, data)
+
+    def search(
+        self,
+        text: str,
+        under: str = "",
+        *,
+        ignore_case: bool = False,
+        shown: Callable[[str], str] = redact,
+    ) -> list[tuple[str, int, str]]:
+        """Return where a text stands: path, number of the line, and the line around it.
+
+        The text is taken literally. Binary and very long files are passed over, and the first
+        MOST_HITS are returned. Only what `shown` leaves of a file is searched: what is secret
+        cannot be guessed letter by letter.
+        """
+        if not text or "\n" in text:
+            raise WorkspaceRefused("search for a part of one line")
+        hits: list[tuple[str, int, str]] = []
+        for path in self.listing(under):
+            for number, line in self._matching(path, text, shown, ignore_case=ignore_case):
+                hits.append((path, number, line))
+                if len(hits) == MOST_HITS:
+                    return hits
+        return hits
+
+    def check_writable(self, path: str) -> None:
+        """Refuse a path that no candidate may change; OutOfBounds says why."""
+        self._writable(path)
+
+    def write(self, path: str, text: str) -> None:
+        """Make a file hold a text, with the folders above it."""
+        parts = self._writable(path)
+        data = _encoded(path, text)
+        with _told(path):
+            kind = self._tree.kind(parts)
+        if kind not in (None, Kind.FILE):
+            raise WorkspaceRefused(f"{_shown(path)} is {kind}")
+        if path not in self._originals and self._ignored([path]):
+            raise WorkspaceRefused(f"git ignores {_shown(path)}: no edit is made of it")
+        self._put(path, parts, data)
+
+    def replace(self, path: str, old: str, new: str) -> None:
+        """Replace a text that stands exactly once in a file.
+
+        Where all lines of the file end in CRLF, those of both texts are taken to do so, too.
+        """
+        parts = self._writable(path)
+        text = self.read(path)
+        if _all_crlf(text):
+            old, new = _with_crlf(old), _with_crlf(new)
+        first = text.find(old)
+        if not old or first < 0:
+            raise WorkspaceRefused(
+                f"the text to replace does not stand in {_shown(path)}: take it as it is there, "
+                "blanks and line ends included"
+            )
+        if text.find(old, first + 1) >= 0:
+            raise WorkspaceRefused(
+                f"the text to replace stands more than once in {_shown(path)}: take more of what "
+                "is around it"
+            )
+        self._put(path, parts, _encoded(path, text[:first] + new + text[first + len(old) :]))
+
+    def delete(self, path: str) -> None:
+        """Remove a file."""
+        parts = self._writable(path)
+        with _told(path):
+            if self._tree.kind(parts) is Kind.FOLDER:
+                raise WorkspaceRefused(f"{_shown(path)} is a folder: delete the files in it")
+            self._tree.remove(parts)
+
+    def edit(self) -> dict[str, bytes | None]:
+        """Return what differs from the repository: new contents by path, None for what is gone.
+
+        What git ignores is no part of it, and modes are not. Protected files are: the gate of paths
+        rejects them. Raises WorkspaceRefused, naming what is no plain file, has a name that git
+        refuses or takes the place of what was left out, and where the edit is too large.
+        """
+        entries = {entry.path: entry for entry in self._entries(())}
+        gone = sorted(self._originals.keys() - entries.keys())
+        changed = self._changed(entries)
+        problems = [problem for path in gone if (problem := self._unfit(path))]
+        problems += [problem for entry in changed if (problem := self._unfit_entry(entry))]
+        if problems:
+            raise WorkspaceRefused(_listed(problems))
+        count = len(gone) + len(changed)
+        if count > MOST_FILES:
+            raise WorkspaceRefused(f"{count:,} files are changed; at most {MOST_FILES} may be")
+        # What goes comes first: a new file may lie in a folder where a file was.
+        return {**dict.fromkeys(gone), **self._contents(changed)}
+
+    def diff(self, shown: Callable[[str], str] = redact) -> str:
+        """Return the edit as a unified diff to read; `shown` is what may be seen of a text.
+
+        Raises as `edit`. Git cannot apply it: secrets are taken out, and what is binary is named.
+        """
+        files = self.edit()
+        return "".join(
+            unified(path, self._original(path), files[path], shown) for path in sorted(files)
+        )
+
+    def _fill(self) -> None:
+        """Copy what git tracks, and keep what each file holds."""
+        for name in dict.fromkeys(git.tracked(self._origin)):
+            content = None if _stays_out(name) else self._copied(name)
+            if content is None:
+                self._left_out.add(name)
+            else:
+                self._originals[name] = content
+        parents = (folder for name in self._originals for folder in PurePosixPath(name).parents)
+        self._folders = {str(folder) for folder in parents} - {"."}
+
+    def _copied(self, name: str) -> Content | None:
+        """Copy one file of the worktree; None where it is not there as a plain file."""
+        parts = name.split("/")
+        try:
+            with self._base.opened(parts) as (file, status):
+                if status.st_mode & 0o100:
+                    self._programs.add(name)
+                return self._tree.copy(parts, file, self._mode(name))
+        except (NotPlain, FileNotFoundError):
+            return None
+
+    def _mode(self, name: str) -> int:
+        return _PROGRAM_MODE if name in self._programs else _SOURCE_MODE
+
+    def _original(self, path: str) -> bytes | None:
+        """Return what a file held at first, None where there was none."""
+        content = self._originals.get(path)
+        if content is None:
+            return None
+        if content.size > MOST_EDIT_BYTES:
+            return f"({content.size:,} bytes: too many to show)\n".encode()
+        try:
+            data = self._base.read(path.split("/"), content.size)
+        except (OSError, NotPlain, TooLarge) as error:
+            raise self._moved(path) from error
+        if hashlib.sha256(data).hexdigest() != content.digest:
+            raise self._moved(path)
+        return data
+
+    def _moved(self, path: str) -> ToolFailed:
+        return ToolFailed(f"{self._origin / path} changed while an agent worked on a copy of it")
+
+    def _below(self, under: str) -> list[Entry]:
+        """Return what lies below a folder that is named, or the file that is."""
+        under = under.removesuffix("/")
+        if under in ("", "."):
+            return self._entries(())
+        parts = self._reachable(under)
+        with _told(under):
+            kind = self._tree.kind(parts)
+        if kind is None:
+            raise WorkspaceRefused(f"there is no {_shown(under)}")
+        return self._entries(parts) if kind is Kind.FOLDER else [Entry(under, kind, 0)]
+
+    def _entries(self, parts: Sequence[str]) -> list[Entry]:
+        most = len(self._originals) + len(self._folders) + MOST_NEW
+        try:
+            with _told("/".join(parts) or "the workspace"):
+                return self._tree.walk(parts, most, _is_of_git, _BYTECODE)
+        except TooMany as error:
+            raise WorkspaceRefused(
+                f"there are more than {MOST_NEW:,} new files and folders in the workspace"
+            ) from error
+
+    def _matching(
+        self, path: str, text: str, shown: Callable[[str], str], *, ignore_case: bool
+    ) -> Iterator[tuple[int, str]]:
+        """Yield the lines of one file in which a text stands, by number."""
+        try:
+            data = self._tree.read(path.split("/"), MOST_TEXT_BYTES)
+        except (OSError, NotPlain, TooLarge):
+            return
+        needle = _folded(text, ignore_case=ignore_case)
+        content = data.decode("utf-8", "replace")
+        # To look is cheap, to take out what is secret is not.
+        if "\0" in content or needle not in _folded(content, ignore_case=ignore_case):
+            return
+        for number, line in enumerate(shown(content).split("\n"), 1):
+            at = _folded(line, ignore_case=ignore_case).find(needle)
+            if at >= 0:
+                yield number, _around(line, at)
+
+    def _reachable(self, path: str) -> tuple[str, ...]:
+        """Return the parts of a plain path; refuse any other, and what was left out."""
+        pure = PurePosixPath(path)
+        if pure.is_absolute() or ".." in pure.parts or path.startswith("~"):
+            raise OutOfBounds(f"{_shown(path)} leads out of the workspace")
+        if not pure.parts or str(pure) != path or len(pure.parts) > MOST_DEEP:
+            raise WorkspaceRefused(f"{_shown(path)} is no path such as models/ranker/1/model.py")
+        if problem := self._unfit(path):
+            raise OutOfBounds(problem)
+        return pure.parts
+
+    def _writable(self, path: str) -> tuple[str, ...]:
+        parts = self._reachable(path)
+        if guarded([path], self._protected):
+            raise OutOfBounds(
+                f"no candidate may change {_shown(path)}: it belongs to the repository's owners, or "
+                "judges the candidate"
+            )
+        return parts
+
+    def _unfit(self, path: str) -> str | None:
+        """Say why a path cannot be of an edit, None where it can."""
+        parts = path.split("/")
+        for part in parts:
+            if why := _odd(part):
+                return f"{_shown(path)}: {why}"
+        for end in range(1, len(parts) + 1):
+            if (above := "/".join(parts[:end])) in self._left_out:
+                return (
+                    f"{_shown(above)} is no plain file in the repository, but a link, say: none is "
+                    "followed, and none may change"
+                )
+        return None
+
+    def _unfit_entry(self, entry: Entry) -> str | None:
+        """Say why what lies in the workspace cannot be of an edit, None where it can."""
+        if problem := self._unfit(entry.path):
+            return problem
+        if entry.kind is Kind.FOLDER:
+            return f"{_shown(entry.path)} lies too deep"
+        if entry.kind is not Kind.FILE:
+            return f"{_shown(entry.path)} is {entry.kind}"
+        if entry.path in self._folders:
+            return f"{_shown(entry.path)} is a folder of the repository"
+        return None
+
+    def _changed(self, entries: dict[str, Entry]) -> list[Entry]:
+        """Return what is new or differs, in order, without what git ignores."""
+        changed = [entry for entry in entries.values() if not self._as_it_was(entry)]
+        new = (entry.path for entry in changed if entry.path not in self._originals)
+        ignored = self._ignored(path for path in new if not self._unfit(path))
+        return [entry for entry in changed if entry.path not in ignored]
+
+    def _as_it_was(self, entry: Entry) -> bool:
+        original = self._originals.get(entry.path)
+        if original is None or entry.kind is not Kind.FILE or entry.size != original.size:
+            return False
+        with _told(entry.path):
+            return self._tree.content(entry.path.split("/")) == original
+
+    def _ignored(self, paths: Iterable[str]) -> set[str]:
+        """Return those of the paths that git ignores by the repository's own rules.
+
+        Where git cannot say, none is: then an edit holds more than it need, and the gates judge it.
+        """
+        names = list(paths)
+        ignored: set[str] = set()
+        for start in range(0, len(names), _MOST_ASKED):
+            # A colon at the start of a name would be taken for magic.
+            asked = [f"./{name}" for name in names[start : start + _MOST_ASKED]]
+            with suppress(ToolFailed):  # its answer, too, where it ignores none of them
+                told = git.git(self._origin, "check-ignore", "--no-index", "--", *asked)
+                ignored.update(line.removeprefix("./") for line in told.split("\n"))
+        return ignored
+
+    def _contents(self, changed: Sequence[Entry]) -> dict[str, bytes | None]:
+        room = MOST_EDIT_BYTES
+        contents: dict[str, bytes | None] = {}
+        for entry in changed:
+            try:
+                with _told(entry.path):
+                    data = self._tree.read(entry.path.split("/"), room)
+            except TooLarge as error:
+                raise WorkspaceRefused(
+                    f"the edit is larger than {MOST_EDIT_BYTES:,} bytes: with "
+                    f"{_shown(entry.path)}, {error}"
+                ) from error
+            room -= len(data)
+            contents[entry.path] = data
+        return contents
+
+    def _put(self, path: str, parts: Sequence[str], data: bytes) -> None:
+        with _told(path):
+            self._tree.write(parts, data, self._mode(path))
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Turn what goes wrong with a file into a refusal that names it."""
+    try:
+        yield
+    except NotPlain as odd:
+        # A link, a pipe or a device was put there to be reached through; the rest are mistakes.
+        mistake = odd.kind in (Kind.FILE, Kind.FOLDER)
+        fault = WorkspaceRefused if mistake else OutOfBounds
+        raise fault(f"{_shown(path)}: {odd}") from odd
+    except FileNotFoundError as error:
+        raise WorkspaceRefused(f"there is no {_shown(path)}") from error
+    except OSError as error:
+        raise WorkspaceRefused(f"{_shown(path)}: {error.strerror}") from error
+
+
+def _shown(path: str) -> str:
+    """Return a path as it can stand in a sentence: on one line, with nothing unseen in it."""
+    return repr(path[:_MOST_SHOWN]) + ("..." if len(path) > _MOST_SHOWN else "")
+
+
+def _listed(problems: Sequence[str]) -> str:
+    more = len(problems) - _MOST_NAMED
+    return "; ".join(problems[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _odd(part: str) -> str | None:
+    """Say why git, or a file system on which it may be checked out, refuses a name."""
+    if not part.isprintable() or "\\" in part:
+        return "a name has control, invisible or odd characters, or a backslash"
+    if _is_of_git(part):
+        return "git keeps that name for itself"
+    if part != part.rstrip(" ."):
+        return "a name ends in a blank or a dot"
+    return "no edit is made of bytecode" if part == _BYTECODE else None
+
+
+def _is_of_git(part: str) -> bool:
+    return part.casefold().partition(":")[0].rstrip(" .") in _OF_GIT
+
+
+def _stays_out(name: str) -> bool:
+    """Whether a tracked file is not copied, whatever it is."""
+    parts = name.split("/")
+    return _BYTECODE in parts or len(parts) > MOST_DEEP or any(map(_is_of_git, parts))
+
+
+def _decoded(path: str, data: bytes) -> str:
+    if b"\0" in data:
+        raise WorkspaceRefused(f"{_shown(path)} is binary: {len(data):,} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise WorkspaceRefused(
+            f"{_shown(path)} is not UTF-8 text: byte {data[error.start]:#04x} at {error.start:,}"
+        ) from error
+
+
+def _encoded(path: str, text: str) -> bytes:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise WorkspaceRefused(f"what is to be in {_shown(path)} is not UTF-8 text") from error
+    if len(data) > MOST_TEXT_BYTES:
+        raise WorkspaceRefused(
+            f"{_shown(path)} would have {len(data):,} bytes; at most {MOST_TEXT_BYTES:,} are written"
+        )
+    return data
+
+
+def _folded(text: str, *, ignore_case: bool) -> str:
+    return text.casefold() if ignore_case else text
+
+
+def _around(line: str, at: int) -> str:
+    """Return a line, or what of a long one is around a place."""
+    start = max(0, at - MOST_LINE // 3) if len(line) > MOST_LINE else 0
+    return line[start : start + MOST_LINE].removesuffix("\r")
+
+
+def _all_crlf(text: str) -> bool:
+    return text.count("\n") == text.count("\r\n") > 0
+
+
+def _with_crlf(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", "\r\n")
