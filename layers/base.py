@@ -19,7 +19,7 @@ from knowledge.ground import change_name
 
 if TYPE_CHECKING:
     from knowledge.cards import Card, Finding
-    from layers.evidence import Iteration, LocalGain
+    from layers.evidence import FloorRecord, Iteration, LocalGain
     from layers.manifest import Manifest
 
 
@@ -74,6 +74,12 @@ class Profile:
     hotspots: Sequence[Hotspot]
     # share of cpu_s by model and phase of its process: "receive", "compute", "assemble", "outside"
     by_phase: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    floor: FloorRecord | None = None  # held against the stack before it was profiled
+
+    @property
+    def near_floor(self) -> str:
+        """Why no profiler was opened, empty where one was."""
+        return self.floor.reason if self.floor and self.floor.action == "stop" else ""
 
 
 class Sign(StrEnum):

@@ -205,8 +205,25 @@ class HotspotRecord(Record):
     share: Share
 
 
+class FloorRecord(Record):
+    """The least time of one request on this machine, beside what it took: known before any profile.
+
+    `stop`: so near the floor that no profiler was opened; `suspect`: below it, a number is wrong.
+    """
+
+    t_opt_s: float = Field(gt=0)  # if all resources overlap
+    t_sum_s: float = Field(gt=0)  # if none does
+    resources: dict[str, float]  # seconds of each: "link", "memory", "arithmetic"
+    binding: str
+    measured_s: float = Field(gt=0)  # per completed request, at fixed in-flight load
+    ratio: float  # measured over t_opt
+    declared: bool  # whether the manifest says what a request needs besides its messages
+    action: Literal["profile", "stop", "suspect"]
+    reason: str
+
+
 class ProfileRecord(Record):
-    """Where the time went before the first change."""
+    """Where the time went before the first change; empty where the floor is near."""
 
     tool: str
     raw: str
@@ -218,6 +235,7 @@ class ProfileRecord(Record):
     by_phase: dict[str, dict[str, Share]] = Field(
         default_factory=dict
     )  # of server CPU, by model: "receive", "compute", "assemble", "outside"
+    floor: FloorRecord | None = None  # None in evidence older than this field
 
 
 class HypothesisRecord(Record):

@@ -98,6 +98,32 @@ class SloSection(Section):
     )
 
 
+class FloorSection(Section):
+    """What any right answer to a request needs, however it is computed: the floor rests on it.
+
+    State the least. What several requests share (weights read once for a batch) and what caches
+    hold does not belong here, nor what an approximation could leave out.
+    """
+
+    flops_per_request: float | None = Field(
+        default=None, gt=0, description="a multiplication and an addition count as two"
+    )
+    dtype: Literal["fp32", "bf16", "fp16", "int8"] = Field(
+        default="fp32", description="of that arithmetic"
+    )
+    bytes_per_request: float | None = Field(
+        default=None, gt=0, description="that must come from memory, beside request and answer"
+    )
+    stop_at: float = Field(
+        default=1.3, ge=1, le=10, description="nearer the floor than this many times, no profiler"
+    )
+
+    @property
+    def declared(self) -> bool:
+        """Whether it says more than the messages do."""
+        return self.flops_per_request is not None or self.bytes_per_request is not None
+
+
 class ReorderLimits(Section):
     """Tighter limits for the reorder class; looser ones are refused."""
 
@@ -203,6 +229,7 @@ class Manifest(Section):
     traffic: TrafficSection
     slo: SloSection
     correctness: CorrectnessSection = Field(default_factory=CorrectnessSection)
+    floor: FloorSection = Field(default_factory=FloorSection)
     layers: list[LayerName] = Field(
         default_factory=lambda: [LayerName.FEATURES, LayerName.SERVER, LayerName.CONFIG],
         min_length=1,

@@ -176,7 +176,7 @@ def plan(path: Path, options: RunOptions, events: Events) -> PlanReport:
         cards = learning.cards(session, options.cookbook, learning.knowledge_tip(session.stack))
         events.phase("profile", session.view.commit[:12])
         with settled(session) as (sized, deployment):
-            profiled = sized.profile_running(deployment, session.view, "plan")
+            profiled = sized.floor_first(deployment, session.view, "plan")
         ranked: list[RankedHypothesis] = []
         for layer in _layers(session.stack.manifest, options, LAYERS):
             spots = layer.profile(profiled, session.view)

@@ -28,12 +28,14 @@ from layers.events import Events
 from layers.evidence import (
     Block,
     Environment,
+    FloorRecord,
     HotspotRecord,
     Peak,
     ProfileRecord,
     StackRecord,
 )
 from layers.manifest import MANIFEST_PATH, Manifest, SandboxMode
+from layers.measure import bandwidth, request_floor, tally
 from layers.measure.blocks import BlockContext, rate_block
 from layers.measure.checks import ENVIRONMENT
 from layers.measure.launch import RECORDED_LIMITS, Bench, Served
@@ -57,6 +59,7 @@ SLO_REQUESTS = 400  # of the recording, to see whether the baseline meets its ow
 SLO_TRIES = 3  # on a machine whose neighbours void the check
 SLO_SHARE = 0.01  # of requests that may be slower than a p99 objective
 SHOWN_HOTSPOTS = 12
+UNPROFILED = "no profiler"  # stands for the tool where the floor is near
 RATE_PROBE = 64  # requests from which the length of a block is estimated
 
 
@@ -131,10 +134,43 @@ class Session:
         )
 
     def profile(self, view: StackView, name: str) -> Profile:
-        """Start `view` alone and profile it under the work load."""
+        """Start `view` alone, hold it to its floor, and profile it unless that is near."""
         with self.bench.deploy(view, f"profile-{name}") as deployment:
             self.bench.warm(deployment)
-            return self.profile_running(deployment, view, name)
+            return self.floor_first(deployment, view, name)
+
+    def floor_first(self, deployment: Served, view: StackView, name: str) -> Profile:
+        """Hold a warm deployment to its floor; open a profiler only where a residual is left.
+
+        Raises InvalidInput where the manifest declares a floor that the stack is below.
+        """
+        floor = self._floor(deployment)
+        self.bench.events.note(floor.reason)
+        if floor.action == "suspect":
+            raise InvalidInput(
+                floor.reason,
+                at=Location(Path(MANIFEST_PATH)),
+                hint="`floor` must state the least that any right answer needs: without what "
+                "requests share, caches hold or the model does not compute",
+            )
+        if floor.action == "stop":
+            return Profile(UNPROFILED, self.out / "profiles" / name, 0.0, 0, {}, {}, (), floor=floor)
+        return replace(self.profile_running(deployment, view, name), floor=floor)
+
+    def _floor(self, deployment: Served) -> FloorRecord:
+        """Return the floor of one request beside what one takes now."""
+        section = self.stack.manifest.floor
+        ceilings = self.bench.ceilings or bandwidth.measure(section)
+        order = self.bench.draw()[:RATE_PROBE]
+        probe = self.bench.load.closed(deployment.grpc, order, self.stack.manifest.traffic.in_flight)
+        size = tally.message_bytes(probe) / len(order)
+        probe.discard()
+        return request_floor.triage(
+            request_floor.times(size, ceilings),
+            probe.wall_s / max(1, probe.completed),
+            section.stop_at,
+            declared=section.declared,
+        )
 
     def profile_running(self, deployment: Served, view: StackView, name: str) -> Profile:
         """Profile a running deployment under the work load."""
@@ -308,6 +344,7 @@ def profile_record(profiled: Profile, out: Path) -> ProfileRecord:
         by_process=dict(profiled.by_process),
         by_layer={name.value: share for name, share in profiled.by_layer.items()},
         by_phase={model: dict(shares) for model, shares in profiled.by_phase.items()},
+        floor=profiled.floor,
         hotspots=[
             HotspotRecord(process=process, place=place, share=min(1.0, share))
             for (process, place), share in largest

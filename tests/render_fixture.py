@@ -74,6 +74,18 @@ NOISE = Noise(
     sustained=NoiseFloor(floor_pct=7.9, pair_sd_pct=4.8, pairs=4, launches=1, median_pct=-0.7),
     tail=NoiseFloor(floor_pct=11.6, pair_sd_pct=8.3, pairs=4, launches=1, median_pct=1.9),
 )
+FLOOR = FloorRecord(
+    t_opt_s=0.000203,
+    t_sum_s=0.00026,
+    resources={"arithmetic": 0.000203, "link": 0.000057},
+    binding="arithmetic",
+    measured_s=0.0271,
+    ratio=133.5,
+    declared=True,
+    action="profile",
+    reason="a request takes 27.1 ms, 133 times its floor of 203 us: no resource accounts for 26.8 ms "
+    "of it",
+)
 PROFILE = ProfileRecord(
     tool="py-spy 0.4.3",
     raw="profile/features.collapsed.txt",
@@ -107,6 +119,7 @@ PROFILE = ProfileRecord(
             process="features", place="_history in models/features/1/model.py", share=0.031
         ),
     ],
+    floor=FLOOR,
 )
 PROCESSES = {"features": 0.031, "ranker": 0.0052, "tritonserver": 0.0024}  # CPU s per request
 

@@ -109,7 +109,9 @@ def _profile(report: RunReport) -> list[Table]:
     record = report.profile
     if record is None:
         return []
+    floor = [surroundings.floor(record.floor)] if record.floor else []
     return [
+        *floor,
         surroundings.hotspots(record, "before the first change"),
         surroundings.by_phase(record),
     ]

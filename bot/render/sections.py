@@ -67,6 +67,7 @@ def why_slow(evidence: EvidenceFile) -> str:
         profiled = "on the baseline of this change"
         hotspots = surroundings.hotspots(record, profiled, MOST_HOTSPOTS)
         parts += map(as_markdown.table, (hotspots, surroundings.by_phase(record)))
+        parts += [as_markdown.table(surroundings.floor(record.floor))] if record.floor else []
     return "\n\n".join(part for part in parts if part)
 
 

@@ -29,10 +29,12 @@ from bot.render.content import (
 )
 from bot.render.measured import SERVED, Words
 from layers.base import COOKBOOK
+from layers.floor.triage import seconds
 
 if TYPE_CHECKING:
     from layers.evidence import (
         Environment,
+        FloorRecord,
         Iteration,
         Noise,
         NoiseFloor,
@@ -57,6 +59,16 @@ _ON_TOP = (
     "rest is measured again; what cannot be told stays for what it gained when it was accepted. The "
     "last one accepted was judged on top of all the others."
 )
+
+
+def floor(record: FloorRecord) -> Table:
+    """Hold what a request took against what each resource needs for it at least."""
+    opt, together = record.t_opt_s, record.t_sum_s
+    rows = [said(name, seconds(busy)) for name, busy in record.resources.items()]
+    rows += [said("all overlap (t_opt)", seconds(opt)), said("none does (t_sum)", seconds(together))]
+    rows.append(said("measured", seconds(record.measured_s)))
+    head = (Column("of one request", "title"), *right("time"))
+    return Table("Floor", head, tuple(rows), note=(theirs(f"{record.reason[:1].upper()}{record.reason[1:]}."),))
 
 
 def hotspots(record: ProfileRecord, profiled: str, most: int | None = None) -> Table:

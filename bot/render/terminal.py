@@ -114,6 +114,8 @@ def plan(report: PlanReport) -> RenderableType:
         f"{numbers.count(profile.requests)} requests; score = share of server CPU x gain of it"
     )
     split = _phases(profile)
+    if profile.floor is not None:
+        split.insert(0, Text(one_line(profile.floor.reason)))
     if not rows:
         lead = Text("no hypothesis: no card matches this stack", style="bold")
         return Group(lead, Text(source), *split)

@@ -177,6 +177,8 @@ def _found(stations: Stations, layers: Sequence[Layer], state: LoopState) -> lis
     """Return what the layers propose for the stack as it is now and was not tried in this run."""
     profile = state.profile or stations.profile(state.base)
     state.profile = profile
+    if profile.near_floor:
+        return []
     return [
         hypothesis
         for layer in layers
@@ -267,6 +269,8 @@ def _first_line(error: FvecError) -> str:
 
 def _nothing_left(state: LoopState) -> str:
     """Say in one line why no hypothesis is left."""
+    if state.profile is not None and state.profile.near_floor:
+        return f"stopped: {state.profile.near_floor}"
     if state.iterations:
         return "stopped: no hypothesis is left that could beat the noise floor"
     refuted = sum(skipped.refuted for skipped in state.skipped.values())

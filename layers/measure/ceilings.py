@@ -6,8 +6,8 @@ candidate is that good: it is refused with what was seen and what the limit is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 CPU_TICK_S = 0.03  # the kernel counts CPU time in ticks of 10 ms; a few processes round each
 CPU_SLACK = 1.1  # the CPU clocks are read a little before and after the block
@@ -22,6 +22,8 @@ class Ceilings:
     copy_bytes_per_s: float  # memory to memory, one core, read and written bytes counted once
     link_bytes_per_s: float  # through a local socket
     cores: int
+    # Of one request, by resource of all cores: "memory", "arithmetic", as the manifest's floor says.
+    needs_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,10 @@ def _broken(facts: Facts, ceilings: Ceilings, other: Facts | None) -> Iterator[A
     bytes_per_s = facts.message_bytes / facts.wall_s
     if bytes_per_s > ceilings.link_bytes_per_s:
         yield Above("bytes a second through the socket", bytes_per_s, ceilings.link_bytes_per_s)
+    least_s = max(ceilings.needs_s.values(), default=0.0)
+    if facts.wall_s < facts.completed * least_s:
+        rate = facts.completed / facts.wall_s
+        yield Above("completions a second, by the manifest's floor", rate, 1 / least_s)
     allowed_cpu_s = ceilings.cores * facts.wall_s * CPU_SLACK + CPU_TICK_S
     if facts.server_cpu_s > allowed_cpu_s:
         yield Above("CPU seconds of the server", facts.server_cpu_s, allowed_cpu_s)
@@ -80,11 +86,11 @@ def _broken(facts: Facts, ceilings: Ceilings, other: Facts | None) -> Iterator[A
         alike_s = other.generator_cpu_s / other.completed * facts.completed / GENERATOR_FACTOR
         if facts.generator_cpu_s + CPU_TICK_S < alike_s:
             yield _rate(facts, facts.generator_cpu_s + CPU_TICK_S, alike_s, "generator")
-    least_s = floor_s(facts, ceilings)
-    if facts.fastest_s < least_s:
+    moving_s = floor_s(facts, ceilings)
+    if facts.fastest_s < moving_s:
         # A rate reads better than a time below a floor: more is impossible, in every line alike.
         rate = 1 / max(facts.fastest_s, 1e-9)
-        yield Above("answers a second of the fastest request", rate, 1 / least_s)
+        yield Above("answers a second of the fastest request", rate, 1 / moving_s)
 
 
 def near_floor(facts: Facts, ceilings: Ceilings) -> str | None:

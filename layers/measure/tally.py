@@ -27,11 +27,17 @@ def facts_of(block: Block, result: LoadResult) -> Facts:
     return Facts(
         completed=block.completed,
         wall_s=block.wall_s,
-        message_bytes=result.sent_bytes + int(answered["length"].sum()),
+        message_bytes=message_bytes(result),
         server_cpu_s=sum(block.cpu_s.values()),
         generator_cpu_s=result.generator_cpu_s,
         fastest_s=float(taken_s.min()) if len(taken_s) else 0.0,
     )
+
+
+def message_bytes(result: LoadResult) -> int:
+    """Return the bytes of all requests sent and of all answers that came."""
+    answered = result.records[result.records["code"] == OK]
+    return result.sent_bytes + int(answered["length"].sum())
 
 
 def counts(served: Served) -> dict[str, ModelCounts]:

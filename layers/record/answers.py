@@ -90,6 +90,7 @@ class ProfileAnswer(Record):
             by_process=shown.by_process,
             by_layer={LayerName(name): share for name, share in shown.by_layer.items()},
             hotspots=tuple(Hotspot(*row) for row in self.hotspots),
+            floor=shown.floor,
         )
 
 
@@ -113,6 +114,7 @@ class CeilingsRecord(Record):
     copy_bytes_per_s: float
     link_bytes_per_s: float
     cores: int
+    needs_s: dict[str, float] = Field(default_factory=dict)
 
 
 class CalibrationAnswer(Record):

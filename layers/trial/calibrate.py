@@ -44,7 +44,7 @@ def calibrate(session: Session) -> Calibration:
     with settled(session) as (session, deployment):
         session = _equipped(session, deployment)
         reproducible = set(outputs_of(session, deployment))
-        profiled = session.profile_running(deployment, session.view, "baseline")
+        profiled = session.floor_first(deployment, session.view, "baseline")
     events.phase("noise", f"{LAUNCHES} launches of the unmodified stack against itself")
     started = time.monotonic()
     pairs: list[Pair] = []
@@ -65,7 +65,7 @@ def calibrate(session: Session) -> Calibration:
 
 def _equipped(session: Session, deployment: Served) -> Session:
     """Return the session with what blocks need besides: new requests, and the machine's ceilings."""
-    ceilings = bandwidth.measure()
+    ceilings = bandwidth.measure(session.stack.manifest.floor)
     giga = {
         "copy": ceilings.copy_bytes_per_s / 1e9,
         "link": ceilings.link_bytes_per_s / 1e9,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from layers.manifest import FloorSection
 from layers.measure import bandwidth
 from layers.measure.ceilings import Above, Ceilings, Facts, above, near_floor
 
@@ -72,7 +73,19 @@ def test_far_from_the_floor_is_a_warning_only():
 
 
 def test_this_machines_bandwidths_are_measured():
-    measured = bandwidth.measure()
+    measured = bandwidth.measure(FloorSection())
     assert measured.copy_bytes_per_s > 1e8
     assert measured.link_bytes_per_s > 1e7
     assert measured.cores >= 1
+
+
+def test_what_a_request_needs_is_measured_where_the_manifest_declares_it():
+    assert bandwidth.needs_s(FloorSection()) == {}
+    found = bandwidth.needs_s(FloorSection(flops_per_request=1e9, bytes_per_request=1e12))
+    assert found.keys() == {"arithmetic", "memory"}
+    assert 1e-6 < found["arithmetic"] < 10  # no machine does 1e15 a second, or less than 1e8
+    assert 0.1 < found["memory"] < 1e4
+
+
+def test_bytes_that_a_cache_can_hold_need_not_come_from_memory():
+    assert bandwidth.needs_s(FloorSection(bytes_per_request=1.0))["memory"] == 0.0

@@ -10,7 +10,14 @@ import pytest
 
 from layers.base import Candidate, ChangeClass, Edit, Hypothesis, LayerName, Profile, StackView
 from layers.errors import FvecError, InvalidInput, JournalMismatch, ToolFailed
-from layers.evidence import HypothesisRecord, Iteration, Noise, NoiseFloor, Verdict
+from layers.evidence import (
+    FloorRecord,
+    HypothesisRecord,
+    Iteration,
+    Noise,
+    NoiseFloor,
+    Verdict,
+)
 from layers.loop.loop import run_loop
 from layers.loop.sampling import Past, Weighed, joined
 from layers.manifest import Manifest
@@ -25,6 +32,17 @@ MANIFEST = Manifest.model_validate(
     }
 )
 START = StackView(Path("/stack"), "commit-0", MANIFEST, Path("python"))
+NEAR = FloorRecord(
+    t_opt_s=1.0,
+    t_sum_s=1.5,
+    resources={"link": 0.5, "arithmetic": 1.0},
+    binding="arithmetic",
+    measured_s=1.2,
+    ratio=1.2,
+    declared=True,
+    action="stop",
+    reason="a request takes 1.2 s, 1.2 times its floor of 1 s",
+)
 LEFT = "stopped: no hypothesis is left that could beat the noise floor"
 
 
@@ -86,6 +104,7 @@ class Script:
     proven: str = ""  # cards, one letter each
     unwritable: tuple[str, ...] = ()
     cuts: tuple[int, ...] = ()  # candidates at which an attempt was cut
+    near_floor_at: str = ""  # commit
     calls: list[str] = field(default_factory=list)
 
     def calibrate(self):
@@ -96,7 +115,8 @@ class Script:
         self.calls.append(f"profile {base.commit}")
         if base.commit == self.profiler_breaks_at:
             raise ToolFailed("py-spy broke\nand more")
-        return Profile("py-spy", Path("raw"), 1.0, 10, {"m": 1.0}, {}, ())
+        floor = NEAR if base.commit == self.near_floor_at else None
+        return Profile("py-spy", Path("raw"), 1.0, 10, {"m": 1.0}, {}, (), floor=floor)
 
     def cards(self, layer):
         return ()
@@ -188,6 +208,19 @@ def test_an_accepted_candidate_is_what_later_ones_build_on():
     state, _ = run(script, Scripted((hypothesis("a", 0.9), hypothesis("b", 0.4))))
     assert verified(script) == ["1 commit-0+a", "2 commit-0+a+b"]
     assert state.base.commit == "commit-0+a+b"
+
+
+def test_near_the_floor_nothing_is_diagnosed():
+    state, conclusion = run(Script(near_floor_at="commit-0"), Scripted((hypothesis("a"),)))
+    assert conclusion == f"stopped: {NEAR.reason}"
+    assert state.iterations == []
+
+
+def test_an_accepted_change_may_lead_to_the_floor():
+    script = Script({"a": Verdict.ACCEPTED}, near_floor_at="commit-0+a")
+    state, conclusion = run(script, Scripted((hypothesis("a", 0.9), hypothesis("b", 0.4))))
+    assert verified(script) == ["1 commit-0+a"]
+    assert conclusion == f"stopped: {NEAR.reason}"
 
 
 @pytest.mark.parametrize("verdict", [Verdict.REJECTED, Verdict.INCONCLUSIVE])
