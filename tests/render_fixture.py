@@ -17,6 +17,7 @@ from layers.evidence import (
     EndToEnd,
     Environment,
     EvidenceFile,
+    FloorRecord,
     Gate,
     GateResult,
     HotspotRecord,

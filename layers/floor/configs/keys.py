@@ -16,7 +16,7 @@ _PASSIVE = """
     return_dict return_dict_in_generate output_attentions output_hidden_states output_scores
     output_router_logits use_cache is_decoder _attn_implementation tf_legacy_loss pruned_heads
 
-    bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id forced_bos_token_id
+    bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id decoder_start_token_id forced_bos_token_id
     forced_eos_token_id bad_words_ids suppress_tokens begin_suppress_tokens prefix image_token_id
     image_token_index image_placeholder video_token_id video_token_index video_placeholder audio_token_id
     boa_token_id boi_token_id eoa_token_id eoa_token_index eoi_token_id boi_token_index eoi_token_index
