@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from layers.redact import known_secrets, redact
 from layers.errors import InvalidInput, Location, Missing, ToolFailed
 from layers.evidence import EvidenceFile
 from layers.record import results_folder
+from layers.redact import known_secrets, redact
 
 if TYPE_CHECKING:
     from layers.evidence import Block, RunReport

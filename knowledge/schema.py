@@ -138,10 +138,11 @@ def _of_memory(path: Path, today: date) -> Sequence[Problem]:
     listed = (parse(read(path), path).mapping or {}).get("findings")
     rows = listed.sequence or [] if listed is not None else []
     hint = "put the day of the run there, or remove the finding"
+    dated = zip((row.keys["date"] for row in rows), memory.findings, strict=True)
+    late = [(place, found.date) for place, found in dated if found.date > today]
     return [
         Problem(path, place.line, place.column, f"findings: {day} lies after today, {today}", hint)
-        for row, day in zip(rows, [f.date for f in memory.findings], strict=True)
-        if day > today and (place := row.keys["date"])
+        for place, day in late
     ]
 
 

@@ -89,7 +89,9 @@ class BudgetSection(Section):
 
     usd: float | None = Field(default=None, gt=0)
     tokens: int = Field(default=2_000_000, ge=1000)
-    minutes: float = Field(default=60, gt=0, le=24 * 60, description="of writing, trials not counted")
+    minutes: float = Field(
+        default=60, gt=0, le=24 * 60, description="of writing, trials not counted"
+    )
     rounds: int = Field(default=3, ge=1, le=10, description="of the inner loop, per candidate")
     turns: int = Field(default=60, ge=2, le=500, description="of one conversation")
 

@@ -93,8 +93,10 @@ class Sign(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One sign to look for. `subject` is `file:function` (runs, gone), a file (loaded), or a field
-    of the served configuration such as `dynamic_batching.max_queue_delay_microseconds` (served).
+    """One sign to look for.
+
+    `subject` is `file:function` (runs, gone), a file (loaded), or a field of the served
+    configuration such as `dynamic_batching.max_queue_delay_microseconds` (served).
     """
 
     sign: Sign

@@ -281,7 +281,9 @@ class Iteration(Record):
     patch_sha256: str | None = None
     files_changed: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)  # what a reviewer should know, one line each
-    profile: ProfileRecord | None = None  # of this commit under load, where its signs were looked for
+    profile: ProfileRecord | None = (
+        None  # of this commit under load, where its signs were looked for
+    )
     story: Story | None = None  # how an agent wrote it
     wall_s: float = 0.0
 

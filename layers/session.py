@@ -154,7 +154,9 @@ class Session:
                 "requests share, caches hold or the model does not compute",
             )
         if floor.action == "stop":
-            return Profile(UNPROFILED, self.out / "profiles" / name, 0.0, 0, {}, {}, (), floor=floor)
+            return Profile(
+                UNPROFILED, self.out / "profiles" / name, 0.0, 0, {}, {}, (), floor=floor
+            )
         return replace(self.profile_running(deployment, view, name), floor=floor)
 
     def _floor(self, deployment: Served) -> FloorRecord:
@@ -162,7 +164,9 @@ class Session:
         section = self.stack.manifest.floor
         ceilings = self.bench.ceilings or bandwidth.measure(section)
         order = self.bench.draw()[:RATE_PROBE]
-        probe = self.bench.load.closed(deployment.grpc, order, self.stack.manifest.traffic.in_flight)
+        probe = self.bench.load.closed(
+            deployment.grpc, order, self.stack.manifest.traffic.in_flight
+        )
         size = tally.message_bytes(probe) / len(order)
         probe.discard()
         return request_floor.triage(

@@ -198,9 +198,7 @@ class AgentsReport(Told):
     without_candidate: list[Story]  # stories that led to no trial
     backlog: list[str]  # one line an issue: id, status, why
     ended: str  # why no agent was asked further
-    schema_: Literal["fvec.agents-report/1"] = Field(
-        default="fvec.agents-report/1", alias="schema"
-    )
+    schema_: Literal["fvec.agents-report/1"] = Field(default="fvec.agents-report/1", alias="schema")
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True

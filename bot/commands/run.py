@@ -126,7 +126,9 @@ def _agents(args: argparse.Namespace) -> AgentOptions | None:
     for name in args.proposer:
         if name != "cookbook" and getattr(settings, name) is None:
             raise InvalidInput(
-                f"there is no section {name}", at=Location(args.agents), hint="it configures the proposer"
+                f"there is no section {name}",
+                at=Location(args.agents),
+                hint="it configures the proposer",
             )
     names = names_of(settings, args.proposer)
     if absent := [name for name in names if not os.environ.get(name)]:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bot.github.scratch import local_only, scratch, take_over
-from layers.redact import redact
 from bot.wake.policy import KNOWLEDGE
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.gates.paths import guarded
+from layers.redact import redact
 from layers.repository import git
 from layers.repository.inert import inert
 from layers.repository.patches import MOST_BYTES

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from layers.redact import redact
 from bot.render.text import one_line
 from layers.errors import ToolFailed
+from layers.redact import redact
 
 _LONGEST_MESSAGE = 300
 _SECONDARY_WAIT_S = 60.0  # GitHub's advice where a secondary limit names no time

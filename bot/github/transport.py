@@ -27,10 +27,10 @@ from bot.github.errors import (
     Unavailable,
 )
 from bot.github.scratch import as_environment, scratch, take_over
-from layers.redact import redact
 from bot.render.text import one_line
 from layers.errors import InvalidInput
 from layers.programs import SYSTEM_PATH, kill_group
+from layers.redact import redact
 from layers.repository import git
 
 if TYPE_CHECKING:

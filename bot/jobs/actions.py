@@ -42,7 +42,6 @@ from bot.jobs.context import Context, JobResult, Refusal, Superseded
 from bot.jobs.decide import Surroundings
 from bot.jobs.dry import DryRepository
 from bot.jobs.measuring import Measurement
-from layers.redact import redact
 from bot.wake import commands, events
 from bot.wake.hours import told
 from bot.wake.jobs import Id, JobSpec
@@ -51,6 +50,7 @@ from layers.base import LayerName
 from layers.errors import FvecError, InvalidInput, Location, Missing
 from layers.events import Events, Silent
 from layers.manifest import MANIFEST_PATH
+from layers.redact import redact
 from layers.shards import MOST_SHARDS, Job, matrix
 
 MOST_EVENT_BYTES = 25 * 2**20

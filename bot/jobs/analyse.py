@@ -26,11 +26,11 @@ from bot.jobs.records import Pull, line
 from bot.publishing.github import UP_TO_DATE, Published, publish_results
 from bot.render import check, comment
 from bot.render.dashboard import State as Standing
-from layers.redact import redact
 from bot.render.text import inline, one_line
 from bot.wake import versions
 from layers.errors import FvecError, InvalidInput
 from layers.evidence import changes_of
+from layers.redact import redact
 from layers.repository import git
 
 if TYPE_CHECKING:

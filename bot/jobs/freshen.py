@@ -18,9 +18,9 @@ from bot.jobs.context import JobResult
 from bot.jobs.judging import set_check
 from bot.jobs.pulls import base_moved, folder_for, is_ours
 from bot.render import check
-from layers.redact import redact
 from knowledge.yamlfile import YamlError
 from layers.errors import FvecError
+from layers.redact import redact
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,13 +35,13 @@ from bot.jobs import (
 )
 from bot.jobs.context import JobResult, Refusal, Superseded
 from bot.render import check
-from layers.redact import redact
 from bot.render.text import one_line
 from bot.wake import commands
 from bot.wake.jobs import MEASURING
 from knowledge.yamlfile import YamlError
 from layers.errors import FvecError, InvalidInput, ToolFailed
 from layers.manifest import MANIFEST_PATH
+from layers.redact import redact
 
 if TYPE_CHECKING:
     from bot.jobs.context import Context

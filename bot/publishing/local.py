@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from bot.forge.base import Forge, PullRequest
 from bot.forge.local import LocalForge
 from bot.render import pull_request
-from layers.redact import known_secrets, redact
 from layers.evidence import EvidenceFile, PullRequestRecord
+from layers.redact import known_secrets, redact
 
 if TYPE_CHECKING:
     from layers.record.publishing import Publisher

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from bot.render import publication as rendering
 from bot.render.again import EVIDENCE, PATCH, Kept
 from bot.render.publication import Addresses
-from layers.redact import redact
 from layers.evidence import EvidenceFile
+from layers.redact import redact
 
 if TYPE_CHECKING:
     from bot.github.archive import EvidenceBranch

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from bot.render import judgement, numbers, text
-from layers.redact import redact
 from bot.render.text import code, inline
+from layers.redact import redact
 
 if TYPE_CHECKING:
     from layers.evidence import EndToEnd, JudgeReport, VerifyReport

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from bot.render import judgement, numbers, text
 from bot.render.check import NEVER_PROMOTES
 from bot.render.markdown import details, table
-from layers.redact import redact
 from bot.render.text import code, inline
 from layers.evidence import VerifyReport
+from layers.redact import redact
 
 if TYPE_CHECKING:
     from layers.evidence import JudgeReport

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bot.github.errors import RateLimited, Unavailable
-from layers.redact import redact
 from bot.service.database import StoreBroken
 from bot.service.store import Ended, Job, Lane, State, Store, Work
 from bot.service.vitals import BEAT_S, Vitals
 from layers.errors import InvalidInput, Missing
+from layers.redact import redact
 
 StopReason = Literal["superseded", "stopping"]
 

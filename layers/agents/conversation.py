@@ -86,7 +86,7 @@ class Speaker:
         turns: int,
         redacted: Callable[[str], str],
     ) -> None:
-        """`turns` bounds the replies of one conversation; `redacted` cleans what leaves us."""
+        """Bound the replies of a conversation by `turns`; `redacted` cleans what leaves us."""
         self._client = client
         self._model = model
         self._purse = purse

@@ -244,7 +244,7 @@ def error_text(body: object) -> tuple[str, str]:
     return str(error.get("type", "error"))[:64], bounded(str(error.get("message")), MOST_SAID)
 
 
-def clean(value: object, depth: int = 0) -> Any:
+def clean(value: object, depth: int = 0) -> Any:  # noqa: ANN401  # plain data of any shape
     """Return plain data as a request may hold it: no lone surrogates; ValueError for the rest."""
     if depth > MOST_DEPTH:
         raise ValueError("it is nested too deeply")
@@ -297,7 +297,7 @@ def _input(value: object) -> dict[str, Any]:
     return read
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> Any:  # noqa: ANN401  # plain data of any shape
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

@@ -101,7 +101,7 @@ class Transcript:
             text = written
         return text.encode("utf-8", "backslashreplace")  # a lone surrogate, as JSON writes it
 
-    def _plain(self, content: object, depth: int) -> Any:
+    def _plain(self, content: object, depth: int) -> Any:  # noqa: ANN401  # as JSON has it
         """Return what JSON can hold, each text redacted in its own form."""
         if content is None or isinstance(content, bool | int):
             return content

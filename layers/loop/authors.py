@@ -123,9 +123,7 @@ class Authors:
         return check
 
     @contextmanager
-    def _draft(
-        self, hypothesis: Hypothesis, edit: Edit, base: StackView
-    ) -> Iterator[Candidate]:
+    def _draft(self, hypothesis: Hypothesis, edit: Edit, base: StackView) -> Iterator[Candidate]:
         """Commit a draft on no branch, in a worktree that goes again."""
         worktree = self.stack.worktree(base.commit, self.worktrees)
         try:

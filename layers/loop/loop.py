@@ -225,9 +225,7 @@ def _try_written(
     return True
 
 
-def _situation(
-    stations: Stations, state: LoopState, noise: Noise, left: int
-) -> Situation | None:
+def _situation(stations: Stations, state: LoopState, noise: Noise, left: int) -> Situation | None:
     """Return what a proposer may know, None near the floor: there is nothing to be gained."""
     state.asked += 1
     profile = state.profile or stations.profile(state.base)

@@ -60,7 +60,10 @@ def fold(entries: Sequence[Entry]) -> RunReport:
 
 
 def _of_agents(entries: Sequence[Entry]) -> list[WrittenAnswer | HeardAnswer]:
-    kinds = {"written": WrittenAnswer, "heard": HeardAnswer}
+    kinds: dict[str, type[WrittenAnswer | HeardAnswer]] = {
+        "written": WrittenAnswer,
+        "heard": HeardAnswer,
+    }
     return [kinds[e.kind].model_validate(e.data) for e in entries if e.kind in kinds]
 
 

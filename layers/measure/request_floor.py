@@ -37,7 +37,9 @@ def triage(found: Times, measured_s: float, stop_at: float, *, declared: bool) -
     if ratio < 1:
         action, reason = "suspect", f"{took}: nothing is faster than its floor"
     elif ratio < stop_at:
-        near = f"under {stop_at:g} times the {binding}'s time, only another model or less data helps"
+        near = (
+            f"under {stop_at:g} times the {binding}'s time, only another model or less data helps"
+        )
         action, reason = "stop", f"{took}: {near}"
     else:
         action, reason = "profile", f"{took}: {_residual(measured_s, together)}"

@@ -48,9 +48,7 @@ def claim(sign: tuple[str, ...] = RANK_RUNS, **changed: object) -> None:
         "change_class": "exact",
         "claim": f"In {model} {PROSE}.",
         "expected": [1.02, 12.0],
-        "activation": [
-            {"sign": kind, "model": model, "subject": subject, "value": "".join(value)}
-        ],
+        "activation": [{"sign": kind, "model": model, "subject": subject, "value": "".join(value)}],
         "falsifier": "The rank runs by binary search and the stack completes no more requests.",
         **changed,
     }

@@ -477,9 +477,7 @@ def _script(work: Work, folder: Path, text: str) -> CommandImplementer:
 
 
 @pytest.mark.parametrize("network", [False, True])
-def test_a_program_sees_and_reaches_what_it_was_given(
-    work: Work, tmp_path: Path, network
-) -> None:
+def test_a_program_sees_and_reaches_what_it_was_given(work: Work, tmp_path: Path, network) -> None:
     secret, outside = tmp_path / "id_ed25519", tmp_path / "written"
     secret.write_text("private key")
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -149,9 +149,12 @@ def test_a_file_that_was_edited_badly_is_read_whole_or_refused_with_its_place(sc
     for place, scrap in scraps:
         at = int(place * len(text))
         text = text[:at] + scrap + text[at:]
+    memory, problems = None, ()
     try:
         memory = parsed(text, HERE)
     except YamlError as error:
-        assert all(str(problem).startswith("memory.yaml") for problem in error.problems)
-        return
-    assert parsed(rendered(memory), HERE) == memory
+        problems = error.problems
+    assert all(str(problem).startswith("memory.yaml") for problem in problems)
+    assert (memory is None) == bool(problems)
+    if memory is not None:
+        assert parsed(rendered(memory), HERE) == memory

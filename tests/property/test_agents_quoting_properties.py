@@ -30,9 +30,7 @@ PIECES = st.sampled_from(
     ]
 )
 TEXT = st.lists(PIECES | st.text(max_size=12), max_size=12).map("".join)
-FENCED = re.compile(
-    r"\[data ([0-9a-f]{16}) begins: ([^\n]*)\]\n(.*)\n\[data \1 ends\]", re.DOTALL
-)
+FENCED = re.compile(r"\[data ([0-9a-f]{16}) begins: ([^\n]*)\]\n(.*)\n\[data \1 ends\]", re.DOTALL)
 
 
 @given(text=TEXT, place=TEXT)

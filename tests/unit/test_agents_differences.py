@@ -22,7 +22,9 @@ def test_files_that_differ_all_over_are_told_whole(tmp_path: Path) -> None:
 
     diff = unified("file", old.encode(), new.encode(), as_it_is)
 
-    assert diff.startswith("--- a/file\n+++ b/file\n@@ -1,1102 +1,1202 @@\n first\n-old 0\n-old 1\n")
+    assert diff.startswith(
+        "--- a/file\n+++ b/file\n@@ -1,1102 +1,1202 @@\n first\n-old 0\n-old 1\n"
+    )
     assert diff.endswith("+new 1199\n last\n")
     assert applied(tmp_path, old, diff) == new
 

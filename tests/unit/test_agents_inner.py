@@ -34,7 +34,7 @@ from tests.agents_situation import FASTER, MODEL, SOURCE, hypothesis, repository
 
 PASSED = Checked((Gate(name="paths", result=GateResult.PASS, reason="paths_allowed"),), passed=True)
 DIFFERS = Checked((), passed=False, reason="outputs_differ", detail="element 3 is 0.41, was 0.44")
-SECRET = "hunter2-is-no-password"
+SECRET = "hunter2-is-no-password"  # noqa: S105
 
 Act = Callable[[Task, Workspace, Callable[[], Checked]], Implemented]
 

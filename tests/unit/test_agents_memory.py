@@ -131,7 +131,7 @@ ROW = TEXT.partition("findings:")[0]
         (TEXT.replace("refuted\n", "rejected\n"), 17, 14, "findings.0.verdict: must be a known"),
         ("schema: fvec.memory/1\nnotes: &x a\n", 2, 8, "anchors are not allowed"),
         ("schema: fvec.memory/1\nnotes: !!python/name:os.system a\n", 2, 8, "tags are not allowed"),
-        ("schema: fvec.memory/1\nnotes: \"\\x1b[2J\"\n", 2, 8, "notes: must be lines of printable"),
+        ('schema: fvec.memory/1\nnotes: "\\x1b[2J"\n', 2, 8, "notes: must be lines of printable"),
         ("schema: fvec.memory/1\nearlier: [1]\n", 2, 10, "earlier: input should be"),
     ],
 )

@@ -363,7 +363,5 @@ def test_refusals_are_told_as_the_report_has_them(
         call(tools["write_file"], path=".github/workflows/ci.yml", content="on: push\n")
 
     assert seen.refusals == [
-        Refusal(
-            role=Role.IMPLEMENTER, what="write .github/workflows/ci.yml", why=str(caught.value)
-        )
+        Refusal(role=Role.IMPLEMENTER, what="write .github/workflows/ci.yml", why=str(caught.value))
     ]

@@ -517,7 +517,9 @@ def test_a_diff_shows_the_change_without_secrets(workspace: Workspace) -> None:
 
     assert f"-        return np.sort(request)\n+        return np.sort(request)  # {MARK}\n" in told
     assert "--- a/README.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-# Ads\n" in told
-    assert "--- a/traffic/requests.bin\n+++ b/traffic/requests.bin\nBinary: 3 bytes before, 2" in told
+    assert (
+        "--- a/traffic/requests.bin\n+++ b/traffic/requests.bin\nBinary: 3 bytes before, 2" in told
+    )
     assert "+# coding: latin-1\n+x = '<U+DCE9>'\n" in told  # no byte hides code as binary
     assert "--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+no end\n\\ No newline" in told
     assert token not in told

@@ -218,7 +218,7 @@ def test_near_the_floor_nothing_is_diagnosed():
 
 def test_an_accepted_change_may_lead_to_the_floor():
     script = Script({"a": Verdict.ACCEPTED}, near_floor_at="commit-0+a")
-    state, conclusion = run(script, Scripted((hypothesis("a", 0.9), hypothesis("b", 0.4))))
+    _, conclusion = run(script, Scripted((hypothesis("a", 0.9), hypothesis("b", 0.4))))
     assert verified(script) == ["1 commit-0+a"]
     assert conclusion == f"stopped: {NEAR.reason}"
 

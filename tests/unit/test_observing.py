@@ -261,11 +261,13 @@ def looked_for(
 @contextmanager
 def kept(trial: Trial) -> Iterator[None]:
     """Keep how the trial ended in its warnings, if it did."""
+    ends = []
     try:
         yield
     except TrialEnded as end:
-        assert end.verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE)
-        trial.warnings.append(f"{end.verdict}: {end.reason}")
+        ends.append(end)
+    assert all(end.verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE) for end in ends)
+    trial.warnings += [f"{end.verdict}: {end.reason}" for end in ends]
 
 
 def test_both_arms_are_profiled_in_turn_under_names_of_their_own(tmp_path):

@@ -139,9 +139,7 @@ def test_every_outcome_and_every_sign_has_words():
     assert set(agents.SIGNS) == set(Sign)
 
 
-@pytest.mark.parametrize(
-    ("seen", "said"), [(True, "yes"), (False, "no"), (None, "not looked for")]
-)
+@pytest.mark.parametrize(("seen", "said"), [(True, "yes"), (False, "no"), (None, "not looked for")])
 def test_a_sign_says_whether_it_was_seen(seen, said):
     first, *rest = contract().activation
     claimed = contract().model_copy(
@@ -177,9 +175,7 @@ def test_what_stories_cost_adds_up_to_what_proposers_cost():
     paid = {one.proposer: one.cost for one in run.agents.yields}
     asked = paid["anthropic"]
     assert asked is not None
-    whole = sum(
-        (agents.total(one) for one in told if one.proposer == "anthropic"), Cost(usd=0.0)
-    )
+    whole = sum((agents.total(one) for one in told if one.proposer == "anthropic"), Cost(usd=0.0))
     assert (whole.calls, whole.tokens) == (asked.calls, asked.tokens)
     assert whole.usd == pytest.approx(asked.usd)
     assert whole.wall_s == pytest.approx(asked.wall_s)

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from layers.redact import MARK, known_secrets, redact
 from bot.render.text import code, fence, inline, one_line, prose, title
+from layers.redact import MARK, known_secrets, redact
 from tests import canaries
 
 TOKENS = canaries.tokens()
