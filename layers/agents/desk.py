@@ -18,6 +18,7 @@ from layers.agents.offered import Offered
 from layers.agents.workspace import Workspace
 from layers.base import LayerName, StackView
 from layers.gates.paths import CONFIG_FILE, judging_modules, protected_files
+from layers.record.results_folder import WORKSPACES
 from layers.story import Outcome, Told
 
 MOST_MODELS = 200
@@ -67,7 +68,7 @@ class Desk:
     @contextmanager
     def workspace(self, base: StackView) -> Iterator[Workspace]:
         """Yield a copy of a stack to work in; it is gone afterwards."""
-        workspace = Workspace.make(base.root, self.out / "workspaces", protected_in(base))
+        workspace = Workspace.make(base.root, self.out / WORKSPACES, protected_in(base))
         try:
             yield workspace
         finally:

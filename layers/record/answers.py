@@ -90,6 +90,7 @@ class ProfileAnswer(Record):
             by_process=shown.by_process,
             by_layer={LayerName(name): share for name, share in shown.by_layer.items()},
             hotspots=tuple(Hotspot(*row) for row in self.hotspots),
+            by_phase=shown.by_phase,
             floor=shown.floor,
         )
 

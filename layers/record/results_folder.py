@@ -25,8 +25,9 @@ from layers.repository import git
 
 MARKER = ".fvec-results"
 TRANSCRIPTS = "transcripts"  # of agents, with what they spent
-CLEARED = ("load", "logs", "profiles", TRANSCRIPTS, "worktrees")
-RESTARTED = ("load", "worktrees")  # of these a resumed run makes its own
+WORKSPACES = "workspaces"  # of agents: copies to work in, which a killed run leaves
+CLEARED = ("load", "logs", "profiles", TRANSCRIPTS, WORKSPACES, "worktrees")
+RESTARTED = ("load", WORKSPACES, "worktrees")  # of these a resumed run makes its own
 DOCUMENTS = ("run.json", "judge.json", "verify.json")  # ours by the schema that they name
 _PAGES = ("report.html", "judge.md", "verify.md")
 WRITTEN = (MARKER, JOURNAL_FILE, *DOCUMENTS, *_PAGES, *CLEARED, "earlier", "forge")

@@ -69,6 +69,8 @@ class RunOptions:
     forge: Any
     resume: bool
     shard: Any
+    proposers: tuple[str, ...]
+    agents: Any = None
 
 
 class Engine(ModuleType):
@@ -142,8 +144,8 @@ def test_the_commands_are_those_of_the_contract():
 def test_run_has_the_options_of_the_contract():
     options = {o for a in commands_of(cli.parser())["run"]._actions for o in a.option_strings}
     assert options == {
-        "-h", "--help", "--layer", "--proposer", "--forge", "--repository", "--cookbook", "--resume",
-        "--shard", "--out", "--seed", "--budget", "--json",
+        "-h", "--help", "--layer", "--proposer", "--agents", "--forge", "--repository", "--cookbook",
+        "--resume", "--shard", "--out", "--seed", "--budget", "--json",
     }  # fmt: skip
 
 
@@ -169,6 +171,8 @@ def test_help_and_version_are_on_standard_output(capsys):
         ["run", "x", "--seed", "4294967296"],
         ["run", "x", "--layer", "bios"],
         ["run", "x", "--forge", "github"],
+        ["run", "x", "--proposer", "anthropic"],
+        ["run", "x", "--agents", "agents.yaml"],
         ["plan", "x", "--resume"],
         ["run", "x", "--shard", "3/2"],
         ["run", "x", "--shard", "half"],

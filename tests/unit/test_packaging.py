@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 FILES = ("pyproject.toml", "README.md", "LICENSE", ".gitignore")
 FOLDERS = ("bot", "layers", "knowledge", "examples", "tests/tiny_stack")
 NO_BACKEND = "No matching distribution found for hatchling"
-SHIPPED = {".py", ".yaml", ".yml", ".j2", ".css", ".c", ".h", ".passwd", ".typed"}
+SHIPPED = {".py", ".yaml", ".yml", ".j2", ".css", ".c", ".h", ".md", ".passwd", ".typed"}
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,7 @@ def test_every_file_of_the_packages_is_in_it(names):
     assert "layers/server/native/_bytes.c" in ours
     assert "knowledge/cookbook/features/lookups-one-pass.yaml" in ours
     assert "bot/render/templates/report.html.j2" in ours
+    assert "layers/agents/prompts/planner.md" in ours
 
 
 def test_the_one_entry_is_the_console_script(names):

@@ -36,6 +36,7 @@ KEPT = frozenset(  # values that have to be one of a few
         "change_class",
         "measure",
         "arm",
+        "action",
         "decision",
         "forge",
         "target",

@@ -46,7 +46,7 @@ def test_an_unfinished_run_is_left_alone(tmp_path):
 
 def test_what_an_unfinished_run_recorded_stays_for_its_resumption(tmp_path):
     journal(tmp_path / "out", "run_started", "block")
-    for name in ("load", "worktrees", "profiles"):
+    for name in ("load", "workspaces", "worktrees", "profiles"):
         (tmp_path / "out" / name).mkdir()
     with prepared(tmp_path / "out", resume=True) as out:
         left = {".fvec-results", "forge", "journal.jsonl", "logs", "profiles"}
