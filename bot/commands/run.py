@@ -25,6 +25,8 @@ PROPOSERS = ("cookbook", "anthropic", "command")
 FORGES = ("local", "github")
 OWN_SETTINGS = "FVEC_"  # what they are called in the environment, credentials among them
 TOKENS = frozenset({"GITHUB_TOKEN", "GH_TOKEN"})
+# What programs of ours need, too, whoever else is given it.
+SHARED = frozenset({"HOME", "LANG", "PATH", "TMPDIR", "TZ", "USER"})
 LAYERS = ("kernel", "graph", "server", "features", "config")
 
 
@@ -168,7 +170,7 @@ def _at_github(
 def _credentials_aside(agents: AgentOptions | None) -> Iterator[Mapping[str, str]]:
     """Yield the environment as it was, while it is without credentials."""
     whole = dict(os.environ)
-    theirs = agents.environ if agents else {}
+    theirs = set(agents.environ) - SHARED if agents else set()
     aside = [n for n in whole if n.startswith(OWN_SETTINGS) or n in TOKENS or n in theirs]
     for name in aside:
         del os.environ[name]

@@ -45,6 +45,8 @@ def open_proposers(
     purse = Purse(folder / LEDGER, settings.budget)
     transcripts = Transcripts(folder, tuple(environ.values()))
     sandbox = Sandbox.open(stack.manifest.sandbox)
+    wanted = options.layers
+    layers = [one for one in stack.manifest.layers if wanted is None or one in wanted]
     return [
         build(
             settings,
@@ -57,7 +59,7 @@ def open_proposers(
             environ=environ,
             purse=purse,
             transcripts=transcripts,
-            layers=options.layers,
+            layers=layers,
             run=instruments.run_id,
         )
         for name in names

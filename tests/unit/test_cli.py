@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from bot import cli
-from bot.commands import arguments, engine
+from bot.commands import arguments, engine, run
 from bot.publishing.local import ForgePublisher
+from layers.agent_settings import AgentOptions, AgentSettings
 from layers.base import LayerName
 from layers.errors import Inconclusive, InvalidInput, Location, Missing, ToolFailed
 from tests.render_fixture import evidence, measure_report, plan_report, run_report
@@ -217,6 +218,16 @@ def test_run_hands_on_that_it_is_to_resume(capsys, install, repository, tmp_path
     assert call(capsys, "run", repository, "--out", tmp_path / "out", "--resume")[0] == 0
     assert stand_in.options is not None
     assert stand_in.options.resume is True
+
+
+def test_what_proposers_are_given_is_hidden_but_for_what_every_program_needs(monkeypatch):
+    monkeypatch.setenv("SERVICE_KEY", "a-key")
+    settings = AgentSettings.model_validate({"schema": "fvec.agents/1"})
+    given = {name: os.environ[name] for name in ("SERVICE_KEY", "PATH")}
+    with run._credentials_aside(AgentOptions(settings, given)) as whole:
+        assert "SERVICE_KEY" not in os.environ
+        assert os.environ["PATH"] == whole["PATH"]
+    assert os.environ["SERVICE_KEY"] == "a-key"
 
 
 def test_run_leaves_report_and_data_where_it_says(capsys, install, repository):
