@@ -25,6 +25,8 @@ from layers.story import Cost, Outcome, Role, Step
 MOST_CHECKS = 8  # that an implementer may ask for in one round: each starts a server
 MOST_FEEDBACK = 8000  # characters
 CHECK_BROKE = "check_broke"  # a tool of ours: no other draft would help
+# The same, as the checks answer it themselves: they never raise for what broke inside of them.
+_NOT_THEIRS = frozenset({CHECK_BROKE, "tool_failed", "evaluator_changed", "machine_too_noisy"})
 
 # After these another round of the same implementer would end the same way.
 _FINAL = frozenset(
@@ -231,7 +233,7 @@ def _turn(parts: Parts, task: Task, drafts: Drafts, seen: Seen) -> _Turn:
     checked, hypothesis, draft = drafts.checked(turn.plan)
     turn.steps.append(_check_step(checked, task.round, drafts.wall_s))
     if not checked.passed or draft is None or turn.plan is None:
-        turn.reason, turn.fault = checked.reason, checked.reason != CHECK_BROKE
+        turn.reason, turn.fault = checked.reason, checked.reason not in _NOT_THEIRS
         turn.final = not turn.fault
         lead = f"The public checks did not pass: {checked.reason}."
         turn.feedback = _told(lead, checked.detail, "the public checks", seen)

@@ -363,6 +363,18 @@ def test_a_tool_that_breaks_is_nobodys_fault_and_ends_the_rounds(rounds: Rounds)
     assert len(drafted.steps) == 2
 
 
+@pytest.mark.parametrize("reason", ["tool_failed", "evaluator_changed", "machine_too_noisy"])
+def test_checks_that_came_to_no_answer_are_nobodys_fault_either(
+    rounds: Rounds, reason: str
+) -> None:
+    drafted = rounds.go(
+        Scripted([edits(), edits()]), Checks([Checked((), passed=False, reason=reason)])
+    )
+
+    assert (drafted.edit, drafted.reason, drafted.fault) == (None, reason, False)
+    assert len(drafted.steps) == 2
+
+
 def test_a_path_that_git_refuses_is_its_authors_to_mend(rounds: Rounds) -> None:
     implementer = Scripted([edits(SOURCE + "# a\n"), edits()])
 
