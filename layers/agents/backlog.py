@@ -54,6 +54,10 @@ REASONS: Mapping[Kind, frozenset[str]] = {
             "changes_requirements",
             "config_change_is_a_code_patch",
             "approximate_not_allowed",
+            "outside_served_files",
+            "layer_not_allowed",
+            "outside_the_plan",
+            "not_text",
             # it does not build, start or stay up
             "build_failed",
             "time_limit",

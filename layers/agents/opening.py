@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from knowledge.store import Cards
 from knowledge.yamlfile import YamlError
@@ -12,9 +13,10 @@ from layers.agents.desk import Notebook
 from layers.agents.proposer import build
 from layers.agents.transcripts import Transcripts
 from layers.base import COOKBOOK
-from layers.errors import InvalidInput
+from layers.errors import InvalidInput, Location
 from layers.loop.instruments import Instruments
 from layers.loop.proposing import Proposer
+from layers.manifest import MANIFEST_PATH, SandboxMode
 from layers.record.results_folder import TRANSCRIPTS
 from layers.sandbox.box import Sandbox
 from layers.session import RunOptions
@@ -35,6 +37,12 @@ def open_proposers(
         return ()
     if options.agents is None:
         raise InvalidInput(f"nothing configures {', '.join(names)}", hint="--agents FILE does")
+    if instruments.stack.manifest.sandbox.mode is SandboxMode.PROCESS:
+        raise InvalidInput(
+            "sandbox.mode is process, which judges only code that you trust: not an agent's",
+            at=Location(Path(MANIFEST_PATH)),
+            hint="sandbox: {mode: strict}",
+        )
     settings, environ = options.agents.settings, options.agents.environ
     stack, folder = instruments.stack, instruments.out / TRANSCRIPTS
     try:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from layers.base import Candidate, ChangeClass
+from layers.base import Candidate, ChangeClass, LayerName
 from layers.evidence import Gate, GateResult
 from layers.manifest import MANIFEST_PATH, Manifest
 
@@ -23,6 +23,7 @@ OF_OWNERS = frozenset(
 )
 NATIVE_FOLDER = "fvec_native"  # of native sources: built and loaded, though no step names it
 CONFIG_FILE = "config.pbtxt"
+PLAN = "plan"  # name of the gate that holds an agent to its plan
 MOST_NAMED = 8  # files in a detail
 
 
@@ -184,5 +185,35 @@ def paths_gate(
     return _gate(GateResult.PASS, "paths_allowed", ", ".join(files))
 
 
-def _gate(result: GateResult, reason: str, detail: str) -> Gate:
-    return Gate(name="paths", result=result, reason=reason, detail=detail)
+def plan_gate(candidate: Candidate, manifest: Manifest) -> Gate:
+    """Hold what an agent wrote to its plan: its layer, its model, and files that are served.
+
+    A rule of ours edits what it was written to edit. An author's word binds nothing, and a branch
+    is run by the repository's own CI before anybody reads it: what no station runs does not go there.
+    """
+    files, hypothesis = candidate.edit.files, candidate.hypothesis
+    unserved = not_exercised(files, manifest)
+    if unserved is not None:
+        return _gate(GateResult.FAIL, "outside_served_files", unserved, PLAN)
+    configs = [name for name in sorted(files) if PurePosixPath(name).name == CONFIG_FILE]
+    if configs and LayerName.CONFIG not in manifest.layers:
+        detail = f"the manifest's layers do not have config: {_listed(configs)}"
+        return _gate(GateResult.FAIL, "layer_not_allowed", detail, PLAN)
+    folder = PurePosixPath(manifest.stack.models)
+    own = folder / hypothesis.model
+    others = [
+        name
+        for name in sorted(files)
+        if folder in PurePosixPath(name).parents and own not in PurePosixPath(name).parents
+    ]
+    if others:
+        detail = f"the plan is about {hypothesis.model}: {_listed(others)}"
+        return _gate(GateResult.FAIL, "outside_the_plan", detail, PLAN)
+    data = [name for name, text in sorted(files.items()) if text is not None and b"\0" in text]
+    if data:
+        return _gate(GateResult.FAIL, "not_text", f"weights and data stay: {_listed(data)}", PLAN)
+    return _gate(GateResult.PASS, "within_its_plan", "", PLAN)
+
+
+def _gate(result: GateResult, reason: str, detail: str, name: str = "paths") -> Gate:
+    return Gate(name=name, result=result, reason=reason, detail=detail)

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from layers.base import Activation, Contract, Hotspot, Hypothesis, Profile, Sign
+from layers.base import COOKBOOK, Activation, Contract, Hotspot, Hypothesis, Profile, Sign
 from layers.evidence import Gate, GateResult
 from layers.story import SignRecord
 from layers.trial.trial import sign_record
 
-COOKBOOK = "cookbook"  # its changes are claimed by their cards, which name no signs
 LEAST_SHARE = 0.005  # of the baseline's CPU: what takes less cannot be seen to go
 GONE_SHARE = 0.5  # of the CPU that a function takes per request in the baseline, at most
 MOST_TOLD = 400  # characters about one sign

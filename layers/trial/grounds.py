@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from layers.base import ChangeClass
+from layers.base import COOKBOOK, ChangeClass
 from layers.evidence import (
     Block,
     EndToEnd,
@@ -25,9 +25,8 @@ from layers.evidence import (
 )
 
 GATES = ("paths", "refusals", "correctness", "memory", "gain", "commit", "confirm")  # of any class
-ACTIVATION = "activation"  # of a change that an agent wrote
+GATES_OF_AGENTS = ("plan", "activation")  # of a change that an agent wrote
 GATES_OF_METRIC = ("metric", "metric under load")  # of an approximation besides
-COOKBOOK = "cookbook"  # what claims by its cards, without a contract
 SAME = 1e-6  # relative; what JSON and a sum in another order may move
 
 
@@ -78,8 +77,10 @@ def _of_signs(found: Iteration | JudgeReport) -> Iterator[str]:
     contract = found.hypothesis.contract
     if contract is None and found.hypothesis.proposer == COOKBOOK:
         return
-    if ACTIVATION not in {gate.name for gate in found.gates}:
-        yield f"it is accepted, and the gate {ACTIVATION} is not there"
+    there = {gate.name for gate in found.gates}
+    for name in GATES_OF_AGENTS:
+        if name not in there:
+            yield f"it is accepted, and the gate {name} is not there"
     if contract is None or not contract.activation:
         yield "it is accepted, and names no sign by which its new path could be seen"
         return

@@ -10,6 +10,7 @@ from pathlib import Path
 import layers
 
 ENGINE = Path(layers.__file__).parent
+_OURS, _IN_USE = "fvec:", "in use: "  # how names begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +23,24 @@ class Evaluator:
     def of(cls, root: Path, protected: Iterable[str], more: Sequence[Path] = ()) -> Evaluator:
         """Take the engine's own code, `protected` files and globs under `root`, and `more`."""
         files = {
-            f"fvec:{p.relative_to(ENGINE).as_posix()}": p for p in sorted(ENGINE.rglob("*.py"))
+            f"{_OURS}{p.relative_to(ENGINE).as_posix()}": p for p in sorted(ENGINE.rglob("*.py"))
         }
         for pattern in protected:
             for path in sorted(root.glob(pattern)):
                 if path.is_file():
                     files[path.relative_to(root).as_posix()] = path
-        files |= {f"in use: {path.name}": path for path in more}
+        files |= {f"{_IN_USE}{path.name}": path for path in more}
         return cls(files)
 
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of each file; "absent" for one that is gone or is no plain file."""
         seen: dict[Path, str] = {}  # the traffic is named twice, and large
         return {name: _digest(path.resolve(), seen) for name, path in self.files.items()}
+
+
+def of_no_base(digests: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the engine's code and of what is in use: the same for every candidate."""
+    return {n: sha for n, sha in digests.items() if n.startswith((_OURS, _IN_USE))}
 
 
 def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

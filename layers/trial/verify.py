@@ -18,11 +18,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layers.base import Candidate, Layer, StackView
+from layers.base import COOKBOOK, Candidate, Layer, StackView
 from layers.errors import FvecError, Inconclusive, InvalidInput, ToolFailed
 from layers.evidence import EndToEnd, Gate, GateResult, Iteration, Look, NoiseFloor, Verdict
 from layers.gates.correctness import Comparison, Limits, compare
-from layers.gates.paths import judging_modules, not_exercised, paths_gate, protected_files
+from layers.gates.paths import (
+    judging_modules,
+    not_exercised,
+    paths_gate,
+    plan_gate,
+    protected_files,
+)
 from layers.gates.referee import Referee
 from layers.measure import stats
 from layers.measure.launch import Arm, Bench, DoesNotServe, Launch, MeasuredPair
@@ -86,6 +92,7 @@ class Verifier:
         self._on_look = on_look
         self._metric = metric
         self._profiling = profiling
+        self._first: dict[str, str] = {}  # digests of what is of no base, at the first trial
         self._under_load: UnderLoad | None = None  # of the trial under way, if an approximation
 
     def verify(
@@ -134,9 +141,17 @@ class Verifier:
         return trial.iteration(end, time.monotonic() - started)
 
     def _watched(self, baseline: StackView, stations: Callable[[], None]) -> TrialEnded:
-        """Run the stations; whatever they found is void if a file of the evaluator changed."""
+        """Run the stations; whatever they found is void if a file of the evaluator changed.
+
+        What is of no base (our own code, the traffic in use) stays what it was at the first trial:
+        an earlier candidate may have changed it, too.
+        """
         evaluator = self._evaluator(baseline)
         before = evaluator.digests()
+        self._first = self._first or integrity.of_no_base(before)
+        altered = integrity.changed(self._first, integrity.of_no_base(before))
+        if altered:
+            return TrialEnded(Verdict.FAILED, "evaluator_changed", ", ".join(altered))
         end = self._end_of(stations)
         altered = integrity.changed(before, evaluator.digests())
         if altered:
@@ -197,6 +212,8 @@ class Verifier:
         """Hold the patch to paths, class and contract, then build it."""
         requirements = baseline.manifest.stack.requirements
         trial.pass_or_end(paths_gate(trial.candidate, self._protected(baseline), requirements))
+        if trial.candidate.hypothesis.proposer != COOKBOOK:
+            trial.pass_or_end(plan_gate(trial.candidate, baseline.manifest))
         self._class_gate(trial)
         unnamed = activation.unnamed(trial.candidate.hypothesis)
         if unnamed is not None:
@@ -374,8 +391,13 @@ class Verifier:
         trial.pass_or_end(_gain_gate(GateResult.INCONCLUSIVE, trial.looks[-1].reason, trial))
 
     def _local(self, trial: Trial, layer: Layer, baseline: StackView, patched: StackView) -> None:
-        """Take the layer's own measurement, else the CPU of the changed model's process."""
-        trial.local = layer.verify(trial.candidate, baseline, patched) or process_gain(trial)
+        """Take the layer's own measurement, else the CPU of the changed model's process.
+
+        A layer measures by running parts of the candidate where we run: of its own rewrites alone.
+        """
+        ours = trial.candidate.hypothesis.proposer == COOKBOOK
+        own = layer.verify(trial.candidate, baseline, patched) if ours else None
+        trial.local = own or process_gain(trial)
         if trial.local is not None and trial.local.ci[1] < 1:
             detail = f"{trial.local.what}: {trial.local.speedup:.3g} times"
             trial.pass_or_end(

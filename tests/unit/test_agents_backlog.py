@@ -241,6 +241,7 @@ PASSING = {
     "memory_not_probed",
     "metric_non_inferior",
     "activation_seen",
+    "within_its_plan",
     "gain_above_noise",
     "in_remeasuring_band",
     "slo_not_worse",

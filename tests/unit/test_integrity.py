@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from layers.trial.integrity import Evaluator, changed
+from layers.trial.integrity import Evaluator, changed, of_no_base
 
 
 def evaluator(root, *protected: str, more=()) -> Evaluator:
@@ -51,3 +51,13 @@ def test_nothing_changed_is_nothing_told(tmp_path):
 
 def test_new_and_missing_names_are_changes():
     assert changed({"a": "1", "b": "2"}, {"b": "2", "c": "3"}) == ["a", "c"]
+
+
+def test_what_is_of_no_base_is_told_from_what_is(tmp_path):
+    (tmp_path / "judge.py").write_text("1")
+    used = tmp_path / "requests.bin"
+    used.write_bytes(b"hard")
+    found = of_no_base(evaluator(tmp_path, "judge.py", more=[used]).digests())
+    assert "in use: requests.bin" in found
+    assert "fvec:trial/verify.py" in found
+    assert "judge.py" not in found

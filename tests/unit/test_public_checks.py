@@ -232,6 +232,7 @@ def told(found: Answer) -> list[tuple[str, str, str]]:
 
 
 PATHS = ("paths", "pass", "paths_allowed")
+PLAN = ("plan", "pass", "within_its_plan")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +254,7 @@ PATHS = ("paths", "pass", "paths_allowed")
         (
             claimed(contract()),
             None,
-            [PATHS, ("activation", "fail", "activation_missing")],
+            [PATHS, PLAN, ("activation", "fail", "activation_missing")],
             "it names no sign by which its new path could be seen to run",
         ),
         (
