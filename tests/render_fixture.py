@@ -279,6 +279,7 @@ def passed(*names: str) -> list[Gate]:
     """Gates that all passed."""
     reasons = {
         "paths": "paths_allowed",
+        "plan": "within_its_plan",
         "activation": "activation_seen",
         "refusals": "refusals_identical",
         "correctness": "outputs_identical",

@@ -354,8 +354,9 @@ def accepted(made: Contract | None, *, seen: bool | None, gated: bool) -> Iterat
     hypothesis = whole.hypothesis.model_copy(
         update={"proposer": record.proposer, "contract": record.contract}
     )
+    planned = Gate(name="plan", result=GateResult.PASS, reason="within_its_plan")
     passed = Gate(name="activation", result=GateResult.PASS, reason="activation_seen")
-    gates = [*whole.gates, *([passed] if gated else [])]
+    gates = [*whole.gates, planned, *([passed] if gated else [])]
     return whole.model_copy(update={"hypothesis": hypothesis, "gates": gates})
 
 
@@ -370,3 +371,11 @@ def test_an_accepted_change_of_an_agent_has_signs_that_were_seen():
     unnamed_sign = "it is accepted, and names no sign by which its new path could be seen"
     for made in (None, contract()):
         assert said(accepted(made, seen=None, gated=True)) == [unnamed_sign]
+
+
+def test_an_accepted_change_of_an_agent_was_held_to_its_plan():
+    whole = accepted(contract(FAST), seen=True, gated=True)
+    gates = [gate for gate in whole.gates if gate.name != "plan"]
+    assert said(whole.model_copy(update={"gates": gates})) == [
+        "it is accepted, and the gate plan is not there"
+    ]
