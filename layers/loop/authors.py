@@ -14,7 +14,8 @@ from pathlib import Path
 from layers.base import Candidate, Edit, Hypothesis, StackView
 from layers.errors import InvalidInput, RunStopped
 from layers.events import Events
-from layers.evidence import Iteration
+from layers.evidence import Gate, Iteration
+from layers.gates.paths import judging_modules, protected_files, touched
 from layers.loop.proposing import Check, Checked, Heard, Proposer, Situation, Written
 from layers.loop.resume import Earlier
 from layers.record.answers import HeardAnswer, WrittenAnswer, encoded
@@ -112,6 +113,11 @@ class Authors:
         """Return the public checks of drafts on `base`."""
 
         def check(hypothesis: Hypothesis, edit: Edit) -> Checked:
+            refused = self._touched(edit, base)  # before git adds a file that could bid it anything
+            if refused is not None:
+                return Checked(
+                    (refused,), passed=False, reason=refused.reason, detail=refused.detail
+                )
             try:
                 with self._draft(hypothesis, edit, base) as draft:
                     return self.check(draft, base)
@@ -121,6 +127,11 @@ class Authors:
                 return Checked((), passed=False, reason="edit_refused", detail=error.message)
 
         return check
+
+    def _touched(self, edit: Edit, base: StackView) -> Gate | None:
+        manifest = self.stack.manifest
+        protected = (*protected_files(manifest), *judging_modules(manifest, base.root))
+        return touched(edit.files, protected, manifest.stack.requirements)
 
     @contextmanager
     def _draft(self, hypothesis: Hypothesis, edit: Edit, base: StackView) -> Iterator[Candidate]:

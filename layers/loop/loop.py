@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from knowledge.cards import CookbookCard
@@ -218,8 +218,9 @@ def _try_written(
         return False
     if written.hypothesis is None or written.edit is None:
         return True
-    layer = next(one for one in layers if one.name is written.hypothesis.layer)
-    iteration = _judge(stations, layer, written.hypothesis, written.edit, state)
+    hypothesis = replace(written.hypothesis, on_top=tuple(state.in_place))
+    layer = next(one for one in layers if one.name is hypothesis.layer)
+    iteration = _judge(stations, layer, hypothesis, written.edit, state)
     if iteration is not None:
         stations.heard(iteration, situation)
     return True
@@ -230,6 +231,8 @@ def _situation(stations: Stations, state: LoopState, noise: Noise, left: int) ->
     state.asked += 1
     profile = state.profile or stations.profile(state.base)
     state.profile = profile
+    if profile.near_floor:
+        return None
     return Situation(
         base=state.base,
         profile=profile,
@@ -252,6 +255,7 @@ def _judge(
     except InvalidInput as error:  # a refused path, or a branch of that name that is not ours
         state.unwritten[hypothesis.card, hypothesis.model] = _first_line(error)
         return None
+    state.unwritten.pop((hypothesis.card, hypothesis.model), None)  # of an earlier attempt
     iteration = stations.verify(candidate, layer, state.base, len(state.iterations) + 1)
     state.iterations.append(iteration)
     if iteration.verdict is Verdict.ACCEPTED:

@@ -19,6 +19,10 @@ the run goes on, and every answer about the budget says how many were counted, s
 killed later, the run stops at the same candidate. Looks at accepted changes on top of one another
 let nothing new in, and cost nothing.
 
+Agents. What a proposer wrote is one entry (`written`), with the state that it goes on from, and what
+it made of a verdict is another (`heard`): nobody is asked again for either. A write that was cut is
+asked again; the purse's ledger has what it spent by then.
+
 Side effects. A branch, a pull request, a card edit is announced in the journal before it happens
 and noted after it. On resume a noted one is not repeated; an announced one is completed: the same
 edit of the same base is the same commit. A refusal is noted too, and stands: a branch that was
@@ -182,7 +186,10 @@ def basis(stack: Stack, root: Path, options: RunOptions, known: Cards) -> Basis:
             "sandbox": options.sandbox.value if options.sandbox else None,
             "shard": str(options.shard) if options.shard else None,
             "proposers": list(options.proposers),
-            "agents": options.agents.settings.model_dump(mode="json") if options.agents else None,
+            # By its digest: the words of a program may hold what nobody should read.
+            "agents": _text_digest(options.agents.settings.model_dump_json())
+            if options.agents
+            else None,
         },
         evaluator={f"fvec, {ENGINE.name}/": _digest(own), **judging},
         cards=_digest(cards),
@@ -336,6 +343,10 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tup
 def _short(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 60 else f"{text[:12]}..."
+
+
+def _text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _digest(parts: Mapping[str, str]) -> str:

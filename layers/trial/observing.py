@@ -18,7 +18,7 @@ from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from layers.base import Activation, Contract, Profile, Sign, StackView
-from layers.errors import Missing, ToolFailed
+from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.evidence import ProfileRecord
 from layers.measure.launch import Arm, Launch, Served
 from layers.trial.activation import Shown, gate, own_name, signs, undecided
@@ -62,7 +62,7 @@ def station(
     baseline = shown("baseline")
     try:
         candidate = shown("candidate")
-    except (Missing, ToolFailed) as error:
+    except (InvalidInput, Missing, ToolFailed) as error:  # names of its functions may be anything
         why = error.message.partition("\n")[0]
         detail = f"the candidate could not be profiled, the baseline could: {why}"
         trial.pass_or_end(undecided(detail))
@@ -214,13 +214,26 @@ def _rewritten(old: bytes | None, new: bytes | None, function: str) -> bool:
 
 
 def _definitions(source: bytes, function: str) -> list[str]:
-    """Return the syntax of every function of that name; none of what is no Python."""
+    """Return the syntax of every function of that name, remarks aside; none of what is no Python."""
     try:
         return [
-            ast.dump(node)
+            ast.dump(_without_remarks(node))
             for node in ast.walk(ast.parse(source))
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
             and node.name == own_name(function)
         ]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
+
+
+def _without_remarks(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+    """Drop the statements of a function that are a constant: docstrings do nothing."""
+    for node in ast.walk(function):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [one for one in body if not _is_remark(one)]  # type: ignore[attr-defined]
+    return function
+
+
+def _is_remark(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

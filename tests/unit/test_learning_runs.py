@@ -127,6 +127,9 @@ class Run:
     def together(self):
         return Joint()
 
+    def write(self, situation: object) -> None:
+        return None
+
     def past(self) -> Sequence[Past]:
         return learning.past(self.known, self.ground)
 

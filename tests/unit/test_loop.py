@@ -130,6 +130,9 @@ class Script:
     def together(self):
         return Joint(unwritable=self.unwritable)
 
+    def write(self, situation):
+        return None
+
     def past(self):
         return [Past(LayerName.FEATURES, Verdict.ACCEPTED)]
 
