@@ -98,6 +98,9 @@ class Course:
         recorded = self.earlier.head
         tip = recorded.knowledge_tip if recorded else learning.knowledge_tip(self.stack)
         self.known = learning.cards(self.instruments, self.options.cookbook, tip)
+        if recorded is not None:  # proposers note the run's name
+            life = self.earlier.lives + 1
+            self.instruments.resume_as(recorded.run_id, recorded.started_at, life)
         self.authors = Authors(
             list(self.proposers(self.instruments, self.options, self.known, tip)),
             self.stack,
@@ -119,7 +122,6 @@ class Course:
         resume.check(self.earlier, recorded, now, self.stack)
         life, spent_s = self.earlier.lives + 1, self.earlier.spent_s
         self.journal.append(RESUMED, Resumed(life=life, spent_s=spent_s))
-        self.instruments.resume_as(recorded.run_id, recorded.started_at, life)
         self.events.note(f"goes on with run {recorded.run_id}, {spent_s:.0f} s into it")
 
     def _head(self, tip: str | None) -> Head:

@@ -13,6 +13,7 @@ made or removed, and every program that is started (audit events of the interpre
 from __future__ import annotations
 
 import importlib
+import json
 import mmap
 import os
 import signal
@@ -31,9 +32,12 @@ from pydantic import BaseModel
 from bot import cli, results
 from bot.publishing.local import open_local
 from bot.render import plots
-from layers.base import LayerName
+from layers.agents.opening import open_proposers
+from layers.base import COOKBOOK, LayerName
 from layers.events import Silent
 from layers.loop import instruments
+from layers.loop.instruments import Opener
+from layers.loop.stations import ProposersOpener
 from layers.record import environment_record, journal
 from layers.registry import LAYERS
 from layers.run import RunOptions, run
@@ -72,6 +76,7 @@ class End:
     moments: int  # that it lived through
     last: str  # kind of the last one
     said: str  # on standard error
+    lines: tuple[tuple[str, int], ...]  # of the journal: kind, and the moment right before it
 
 
 class Tally:
@@ -80,10 +85,18 @@ class Tally:
     def __init__(self, inside: Path, at: int | None) -> None:
         self._inside, self._at = str(inside), at
         self._shared = mmap.mmap(-1, 16)
+        self._lines = os.memfd_create("lines")  # both processes have it
 
     def read(self) -> tuple[int, str]:
         count, kind = struct.unpack("qq", self._shared[:16])
         return count, _KINDS[kind]
+
+    def lines(self) -> tuple[tuple[str, int], ...]:
+        """Return kind and moment of each line of the journal that was begun."""
+        os.lseek(self._lines, 0, os.SEEK_SET)
+        with os.fdopen(self._lines) as file:
+            rows = [row.split() for row in file]
+        return tuple((kind, int(moment)) for kind, moment in rows)
 
     def moment(self, kind: str) -> None:
         count = struct.unpack("q", self._shared[:8])[0] + 1
@@ -101,6 +114,8 @@ class Tally:
 
     def write_all(self, descriptor: int, payload: bytes) -> None:
         """Write a line of the journal in two halves, with a moment around each."""
+        row = f"{json.loads(payload)['kind']} {self.read()[0] + 1}\n"
+        os.write(self._lines, row.encode())
         self.moment("journal: before")
         half = len(payload) // 2
         os.write(descriptor, payload[:half])
@@ -109,16 +124,22 @@ class Tally:
         self.moment("journal: after")
 
 
-def preload(folder: Path) -> None:
+def preload(
+    folder: Path,
+    proposers: tuple[str, ...] = (COOKBOOK,),
+    opened: Opener | None = None,
+    authors: ProposersOpener = open_proposers,
+) -> None:
     """Import, and have the layers work out, what lives need; by one run in this process."""
     for name in _PRELOADED:
         importlib.import_module(name)
     root, out = world.repository(folder / "ads"), folder / "out"
-    options = RunOptions(out, None, None, 0, None, open_local)
+    options = RunOptions(out, None, None, 0, None, open_local, proposers=proposers)
     with pytest.MonkeyPatch.context() as patch:
         for name, function in _remembering_plots().items():
             patch.setattr(plots, name, function)
-        report = run(root, options, Silent(), _remembering(), opener(_recording()))
+        instruments_of = opened or opener(_recording())
+        report = run(root, options, Silent(), _remembering(), instruments_of, authors)
         results.write(out, report)
 
 
@@ -164,7 +185,7 @@ def live(
         _child(argv, tally, told, prepare)
     code = _wait(pid, after_s)
     count, kind = tally.read()
-    return End(code, count, kind, told.read_text() if told.exists() else "")
+    return End(code, count, kind, told.read_text() if told.exists() else "", tally.lines())
 
 
 def _child(argv: list[str], tally: Tally, told: Path, prepare: Callable[[], object] | None) -> None:
@@ -178,7 +199,7 @@ def _child(argv: list[str], tally: Tally, told: Path, prepare: Callable[[], obje
         os.environ["XDG_CACHE_HOME"] = str(told.parent / "cache")
         instruments.open_live = opener(_recording())
         environment_record.processor = lambda: _recording().environment.cpu
-        run.__defaults__ = (_remembering(), None)  # of `registry` and `opener`
+        run.__defaults__ = (_remembering(), None, open_proposers)  # as `run` names them
         for name, function in _remembering_plots().items():
             setattr(plots, name, function)
         if prepare is not None:
