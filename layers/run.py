@@ -178,7 +178,8 @@ def plan(path: Path, options: RunOptions, events: Events) -> PlanReport:
         with settled(session) as (sized, deployment):
             profiled = sized.floor_first(deployment, session.view, "plan")
         ranked: list[RankedHypothesis] = []
-        for layer in _layers(session.stack.manifest, options, LAYERS):
+        layers = _layers(session.stack.manifest, options, LAYERS)
+        for layer in () if profiled.near_floor else layers:  # as the loop: nothing is to be gained
             spots = layer.profile(profiled, session.view)
             found = layer.diagnose(spots, session.view, cards.for_layer(layer.name))
             weighed = learning.weigh(cards, session.ground(), found)

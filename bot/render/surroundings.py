@@ -64,19 +64,15 @@ _ON_TOP = (
 def floor(record: FloorRecord) -> Table:
     """Hold what a request took against what each resource needs for it at least."""
     opt, together = record.t_opt_s, record.t_sum_s
-    rows = [said(name, seconds(busy)) for name, busy in record.resources.items()]
+    rows = [row(theirs(name), words(seconds(busy))) for name, busy in record.resources.items()]
     rows += [
         said("all overlap (t_opt)", seconds(opt)),
         said("none does (t_sum)", seconds(together)),
     ]
     rows.append(said("measured", seconds(record.measured_s)))
     head = (Column("of one request", "title"), *right("time"))
-    return Table(
-        "Floor",
-        head,
-        tuple(rows),
-        note=(theirs(f"{record.reason[:1].upper()}{record.reason[1:]}."),),
-    )
+    note = (theirs(f"{record.reason[:1].upper()}{record.reason[1:]}."),)
+    return Table("Floor", head, tuple(rows), note=note)
 
 
 def hotspots(record: ProfileRecord, profiled: str, most: int | None = None) -> Table:

@@ -109,13 +109,16 @@ def plan(report: PlanReport) -> RenderableType:
         for row in ranked
     ]
     profile = report.profile
+    floor = profile.floor
+    reason = [] if floor is None else [Text(one_line(floor.reason))]
+    if not rows and floor is not None and floor.action == "stop":
+        near = Text("no hypothesis: a request is near its floor, no profiler was opened", "bold")
+        return Group(near, *reason)
     source = (
         f"{one_line(profile.tool)}: {numbers.number(profile.cpu_s)} CPU seconds over "
         f"{numbers.count(profile.requests)} requests; score = share of server CPU x gain of it"
     )
-    split = _phases(profile)
-    if profile.floor is not None:
-        split.insert(0, Text(one_line(profile.floor.reason)))
+    split = [*reason, *_phases(profile)]
     if not rows:
         lead = Text("no hypothesis: no card matches this stack", style="bold")
         return Group(lead, Text(source), *split)

@@ -44,7 +44,7 @@ def triage(found: Times, measured_s: float, stop_at: float, *, declared: bool) -
     else:
         action, reason = "profile", f"{took}: {_residual(measured_s, together)}"
         if not declared:
-            reason += "; messages alone are in that floor, `floor` of the manifest can say more"
+            reason += "; messages alone are in that floor, the floor of the manifest can say more"
     return FloorRecord(
         t_opt_s=opt,
         t_sum_s=together,

@@ -5,7 +5,15 @@ from rich.console import Console
 from bot.render import terminal
 from bot.render.context import on_top_line
 from tests.golden_files import assert_golden
-from tests.render_fixture import ON_TOP, empty_report, measure_report, plan_report, run_report
+from tests.render_fixture import (
+    FLOOR,
+    ON_TOP,
+    PROFILE,
+    empty_report,
+    measure_report,
+    plan_report,
+    run_report,
+)
 
 FILES = {"run": Path(".fvec/ads-serving/run.json"), "report": Path(".fvec/ads-serving/report.html")}
 
@@ -44,6 +52,25 @@ def test_a_plan_is_ranked_with_the_skipped_at_the_end():
 def test_a_plan_without_hypotheses_says_so():
     empty = plan_report().model_copy(update={"hypotheses": []})
     assert shown(terminal.plan(empty)).startswith("no hypothesis: no card matches this stack\n")
+
+
+def test_a_plan_near_the_floor_says_that_nothing_was_profiled():
+    floor = FLOOR.model_copy(update={"action": "stop", "reason": "a request takes 1.1 times it"})
+    unprofiled = PROFILE.model_copy(
+        update={
+            "tool": "no profiler",
+            "cpu_s": 0.0,
+            "requests": 0,
+            "hotspots": [],
+            "by_phase": {},
+            "floor": floor,
+        }
+    )
+    near = plan_report().model_copy(update={"profile": unprofiled, "hypotheses": []})
+    assert shown(terminal.plan(near)) == (
+        "no hypothesis: a request is near its floor, no profiler was opened\n"
+        "a request takes 1.1 times it\n"
+    )
 
 
 def test_a_calibration_shows_floors_and_gains_in_reach():

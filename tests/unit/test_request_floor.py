@@ -46,7 +46,7 @@ def test_where_a_request_lies_decides_what_is_done(measured_s, action, says):
 def test_messages_alone_bound_little_and_that_is_said():
     found = request_floor.triage(request_floor.times(8_000, MACHINE), 0.027, 1.3, declared=False)
     assert found.action == "profile"
-    assert found.reason.endswith("`floor` of the manifest can say more")
+    assert found.reason.endswith("the floor of the manifest can say more")
     assert found.resources == {"link": pytest.approx(2e-6)}
     assert found.binding == "link"
 
