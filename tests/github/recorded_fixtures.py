@@ -13,6 +13,7 @@ import pytest
 from bot import results
 from bot.publishing.local import open_local
 from bot.render import plots
+from layers.agents.opening import open_proposers
 from layers.base import LayerName
 from layers.events import Silent
 from layers.evidence import EvidenceFile
@@ -58,7 +59,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         return replay(*given)
 
     monkeypatch.setattr(instruments, "open_live", opened)
-    monkeypatch.setattr(run, "__defaults__", (tried_layers(), None))
+    monkeypatch.setattr(run, "__defaults__", (tried_layers(), None, open_proposers))
     return seen
 
 
