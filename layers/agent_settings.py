@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+MOST_PRICE = 1_000_000.0  # a dollar a token: what a reply costs stays a number
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -34,10 +35,10 @@ class Section(BaseModel):
 class Prices(Section):
     """US dollars per million tokens, of the model that is named beside them."""
 
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
-    cache_read: float = Field(ge=0)
-    cache_write: float = Field(ge=0)
+    input: float = Field(ge=0, le=MOST_PRICE)
+    output: float = Field(ge=0, le=MOST_PRICE)
+    cache_read: float = Field(ge=0, le=MOST_PRICE)
+    cache_write: float = Field(ge=0, le=MOST_PRICE)
 
 
 class ModelSection(Section):

@@ -4,6 +4,7 @@ It objects to what the service objects to, keeps a cache of prompts as the servi
 what it bills: also for replies that nobody saw.
 """
 
+import gzip
 import hashlib
 import json
 import sys
@@ -18,6 +19,8 @@ from layers.agents.budget import Usage
 
 Block = dict[str, Any]
 UNSEEN = ("timeout", "drip", "half_stream", "no_end", "malformed_json", "disconnect", "empty")
+STALLING = ("slow_headers", "early_hints")  # unseen, too: an answer that never begins
+MOST_DRIPS = 1000  # of what has no end: so that a test fails where nothing else ends it
 _STATUS = {
     "429": (429, "rate_limit_error"),
     "529": (529, "overloaded_error"),
@@ -46,7 +49,9 @@ class Fault:
     timeout: no answer. drip: one that never ends. half_stream: the connection breaks within a
     reply. no_end: a stream that ends properly, and too early. malformed_json, empty: what they say.
     disconnect: the connection ends without an answer. error_event: an error after the first event.
-    redirect: to `retry_after`, which is an address then. The rest are statuses.
+    redirect: to `retry_after`, which is an address then. slow_headers: they come byte by byte.
+    early_hints: one announcement of an answer after the other. endless_error, slow_error: a status
+    whose body has no end. packed: a reply that is compressed. The rest are statuses.
     """
 
     kind: Literal[
@@ -65,6 +70,11 @@ class Fault:
         "empty",
         "error_event",
         "redirect",
+        "slow_headers",
+        "early_hints",
+        "endless_error",
+        "slow_error",
+        "packed",
     ]
     retry_after: float | str | None = None
 
@@ -109,6 +119,7 @@ class MessagesServer:
         self.bills: list[Usage] = []  # one for each reply, in order
         self.errors: list[BaseException] = []
         self.closing = threading.Event()
+        self.dripped = 0  # pieces of an answer without end
         self._script = script
         self._cache: set[str] = set()
         self._arrived = threading.Condition()
@@ -161,7 +172,9 @@ class MessagesServer:
                 return said.usage
             written = sum(_tokens(json.dumps(block)) for block in _content(said, 0))
             return self._read(asked.body, min(written, most))
-        if said.kind in UNSEEN or (said.kind == "error_event" and asked.body.get("stream")):
+        if said.kind in (*UNSEEN, *STALLING) or (
+            said.kind == "error_event" and asked.body.get("stream")
+        ):
             return self._read(asked.body, most)  # the longest reply, which nobody sees
         return Usage()
 
@@ -253,6 +266,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(307, b"", {"Location": str(fault.retry_after)})
         elif fault.kind == "empty":
             self._whole(200, b"")
+        elif fault.kind == "packed":
+            self._whole(200, gzip.compress(b"{}"), {"Content-Encoding": "gzip"})
+        elif fault.kind in (*STALLING, "endless_error", "slow_error"):
+            self._without_end(fault.kind)
         elif fault.kind != "disconnect" and streams:
             self._break_stream(fault, bill)
         elif fault.kind != "disconnect":
@@ -295,6 +312,25 @@ class _Handler(BaseHTTPRequestHandler):
         self._chunk(first)
         while not self.server.world.closing.wait(0.02):
             self._chunk(then)
+
+    def _without_end(self, kind: str) -> None:
+        """Begin an answer that never comes to its body, or a body of an error without end."""
+        if kind == "slow_headers":
+            self._slowly(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"a")
+        elif kind == "early_hints":
+            self._slowly(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n")
+        else:
+            self._head(500, {"Transfer-Encoding": "chunked"})
+            piece = b"x" * (32 * 1024 if kind == "endless_error" else 1)
+            self._slowly(b"", f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+
+    def _slowly(self, first: bytes, then: bytes) -> None:
+        self.wfile.write(first)
+        for _ in range(MOST_DRIPS):
+            if self.server.world.closing.wait(0.02):
+                return
+            self.wfile.write(then)
+            self.server.world.dripped += 1
 
     def _whole(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self._head(status, {**(headers or {}), "Content-Length": str(len(body))})

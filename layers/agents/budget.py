@@ -2,15 +2,17 @@
 
 A call is written down twice: before it is made, with the most that it can cost, and afterwards
 with what it did cost. A call that no second line follows was cut off by the end of its process: it
-counts with the most. So the ledger never says less than what a service bills.
+counts with the most. So the ledger never says less than what a service bills. Time of work is
+written down as it passes: of what is killed, at most the last moments are not counted.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn, TypeAlias
@@ -19,12 +21,14 @@ from pydantic import Field, ValidationError
 
 from layers.agent_settings import BudgetSection, ModelSection, Prices
 from layers.agents import lines
-from layers.errors import InvalidInput, Location
+from layers.errors import InvalidInput, JournalBroken, Location
 from layers.record.journal import utc_now
 from layers.story import Cost, Outcome, Role, Told
 
 FEWEST_TOKENS = 256  # of a reply: fewer would only be thrown away
+BEAT_S = 15.0  # after which work that goes on is written down again
 _MILLION = 1e6
+_LEAST_USD, _LEAST_S = 1e-9, 1.0  # below this two ledgers say the same
 _NOTHING = Cost()
 _Kind: TypeAlias = Literal["asked", "charged", "worked"]
 
@@ -108,6 +112,7 @@ class Purse:
         ledger: Path,
         limits: BudgetSection,
         clock: Callable[[], float] = time.monotonic,
+        beat_s: float = BEAT_S,
     ) -> None:
         """Read what earlier processes spent; a last line that was cut off is taken away.
 
@@ -116,6 +121,8 @@ class Purse:
         self._ledger = ledger
         self._limits = limits
         self._clock = clock
+        self._beat_s = beat_s
+        self._writing = threading.Lock()
         self._charges: list[Cost] = []
         self._spent = Cost(usd=0.0)
         self._promised: tuple[Role | None, Cost] | None = None  # asked for, and not charged
@@ -134,7 +141,13 @@ class Purse:
     @property
     def worked_s(self) -> float:
         """Seconds of work so far, also of the work that goes on."""
-        return self._worked_s + self._running()
+        with self._writing:
+            return self._worked_s + self._running()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of work that are left."""
+        return max(0.0, self._limits.minutes * 60 - self.worked_s)
 
     def mark(self) -> int:
         """Return a place in the ledger, for `since`."""
@@ -154,10 +167,15 @@ class Purse:
                 _stop("money is bounded, and a model was asked whose prices are not known")
             elif spent.usd >= limits.usd:
                 _stop(f"${spent.usd:.4f} are spent of ${limits.usd:.4f}")
-        if self.worked_s >= limits.minutes * 60:
+        self.check_time()
+
+    def check_time(self) -> None:
+        """Raise OutOfBudget once the time is up: to be asked before all that takes time."""
+        worked_s, minutes = self.worked_s, self._limits.minutes
+        if worked_s >= minutes * 60:
             raise OutOfBudget(
                 Outcome.OUT_OF_TIME,
-                f"agents have worked for {self.worked_s / 60:.1f} of {limits.minutes:g} minutes",
+                f"agents have worked for {worked_s / 60:.1f} of {minutes:g} minutes",
             )
 
     def affordable_tokens(self, model: ModelSection) -> int:
@@ -185,21 +203,45 @@ class Purse:
         self._count(cost)
         return cost
 
+    def at_least(self, spent: Cost, worked_s: float) -> None:
+        """Count what a journal says was spent by a moment, where the ledger says less.
+
+        It was lost then, or is another one: nothing of it may be spent anew.
+        """
+        missing, missing_s = _beyond(spent, self._spent), worked_s - self.worked_s
+        if missing.calls or missing.tokens or (missing.usd or 0.0) > _LEAST_USD:
+            self._break_off()
+            self._write("charged", None, missing)
+            self._count(missing)
+        if missing_s > _LEAST_S:
+            self._write("worked", more_s=missing_s)
+
     @contextmanager
     def working(self) -> Iterator[None]:
         """Count the time inside towards the limit, once where one such stands in another.
 
-        It is on disk with each call, and when the block ends.
+        It is on disk with each call, as it passes, and when the block ends.
         """
         if self._since is not None:
             yield
             return
         self._since = self._clock()
+        over = threading.Event()
+        beats = threading.Thread(target=self._beat, args=(over,), daemon=True)
+        beats.start()
         try:
             yield
         finally:
+            over.set()
+            beats.join()
             self._write("worked")
             self._since = None
+
+    def _beat(self, over: threading.Event) -> None:
+        """Write down the time that passed, again and again, until it is over."""
+        while not over.wait(self._beat_s):
+            with suppress(JournalBroken):  # whoever works meets it with the next line of its own
+                self._write("worked")
 
     def _take(self, line: _Line) -> None:
         self._worked_s += line.worked_s
@@ -224,17 +266,32 @@ class Purse:
     def _running(self) -> float:
         return 0.0 if self._since is None else max(0.0, self._clock() - self._since)
 
-    def _tick(self) -> float:
-        """Return the time of work since the last line, and count it."""
-        passed = self._running()
-        if self._since is not None:
-            self._since += passed
-        self._worked_s += passed
-        return passed
+    def _write(
+        self, kind: _Kind, role: Role | None = None, cost: Cost = _NOTHING, more_s: float = 0.0
+    ) -> None:
+        """Write a line, with the time of work since the line before; it counts once it is there."""
+        with self._writing:
+            passed = self._running()
+            line = _Line(kind=kind, at=utc_now(), worked_s=passed + more_s, role=role, cost=cost)
+            lines.append(self._ledger, line.model_dump_json().encode(), "ledger of agents")
+            if self._since is not None:
+                self._since += passed
+            self._worked_s += passed + more_s
 
-    def _write(self, kind: _Kind, role: Role | None = None, cost: Cost = _NOTHING) -> None:
-        line = _Line(kind=kind, at=utc_now(), worked_s=self._tick(), role=role, cost=cost)
-        lines.append(self._ledger, line.model_dump_json().encode(), "ledger of agents")
+
+def _beyond(spent: Cost, counted: Cost) -> Cost:
+    """Return what of a cost is not counted."""
+    unknown = spent.usd is None and counted.usd is not None
+    usd = max(0.0, (spent.usd or 0.0) - (counted.usd or 0.0))
+    return Cost(
+        calls=max(int(unknown), spent.calls - counted.calls),  # of no call the price is unknown
+        input_tokens=max(0, spent.input_tokens - counted.input_tokens),
+        output_tokens=max(0, spent.output_tokens - counted.output_tokens),
+        cache_read_tokens=max(0, spent.cache_read_tokens - counted.cache_read_tokens),
+        cache_write_tokens=max(0, spent.cache_write_tokens - counted.cache_write_tokens),
+        usd=None if unknown else usd,
+        wall_s=max(0.0, spent.wall_s - counted.wall_s),
+    )
 
 
 def _stop(text: str) -> NoReturn:

@@ -104,7 +104,9 @@ class Speaker:
         """
         transcript = self._transcripts.begin(role)
         mark = self._purse.mark()
-        talk = _Talk(self._redacted(first), tools, answer, self._redacted, transcript)
+        talk = _Talk(
+            self._redacted(first), tools, answer, self._redacted, transcript, self._purse.check_time
+        )
         begun = {"model": self._model.name, "system": system, "tools": talk.offered, "first": first}
         transcript.add("begun", begun)
         with self._purse.working():
@@ -135,6 +137,7 @@ class _Talk(Generic[A]):
         answer: AnswerTool[A],
         redacted: Callable[[str], str],
         transcript: Transcript,
+        in_time: Callable[[], None],  # raises OutOfBudget
     ) -> None:
         self.messages: list[dict[str, Any]] = [{"role": "user", "content": first}]
         self.offered = [
@@ -147,6 +150,7 @@ class _Talk(Generic[A]):
         self._answer = answer
         self._redacted = redacted
         self._transcript = transcript
+        self._in_time = in_time
         self._misses = 0
         self._alike = 0
         self._failing = ""  # the call that failed last, in one line
@@ -191,6 +195,8 @@ class _Talk(Generic[A]):
                 text = self._told(str(refused))
                 results.append({**_result(call, text), "is_error": True})
                 end = self._failed(call, text)
+            except OutOfBudget as over:
+                end = _End(None, over.outcome, over.text)
             else:
                 self._failing, self._alike = "", 0
                 if not isinstance(done, str):
@@ -206,6 +212,7 @@ class _Talk(Generic[A]):
     def _done(self, call: Mapping[str, Any], *, failed: bool) -> A | str:
         """Return the answer, or what a tool says; raises ToolRefused with what is wrong.
 
+        No tool begins once the time is up: raises OutOfBudget. An answer is taken at any time.
         `failed`: a call before it in the same reply did, which the model has not seen yet.
         """
         if call["name"] == self._answer.name:
@@ -217,6 +224,7 @@ class _Talk(Generic[A]):
             names = ", ".join([*self._tools, self._answer.name])
             raise ToolRefused(f"there is no tool of this name; there are: {names}")
         given = validated(tool.parameters, call["input"])
+        self._in_time()
         try:
             return tool.run(given)
         except (OSError, ValueError) as error:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ADDRESS = "https://api.anthropic.com"
 TOKENS_BESIDE = 1024  # that a service may add to a request: what it tells the model about tools
 MOST_ERROR = 600  # characters
+MOST_REQUEST = 8 * 2**20  # bytes: no model reads as much
 _CACHED = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -34,7 +35,10 @@ class ServiceFailed(Exception):
     """There is no reply, after all tries that may help."""
 
     def __init__(self, outcome: Outcome, text: str) -> None:
-        """Keep how it failed (UNREACHABLE, REFUSED, MALFORMED) and a sentence about it."""
+        """Keep how it failed and a sentence about it.
+
+        UNREACHABLE, REFUSED, MALFORMED; OUT_OF_TURNS where the conversation has become too long.
+        """
         super().__init__(text)
         self.outcome = outcome
         self.text = text
@@ -108,7 +112,9 @@ class MessagesClient:
             "stream": self._section.stream,
         }
         most = _most(request, model.prices)
-        reply: Whole | Streamed = Streamed() if self._section.stream else Whole()
+        longest = request["max_tokens"]
+        reply: Whole | Streamed
+        reply = Streamed(longest) if self._section.stream else Whole(longest)
         usage = most  # where anything else ends the try
         began = time.monotonic()
         self._purse.promise(role, most, model.prices)
@@ -182,9 +188,14 @@ def _marked(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def _most(request: Mapping[str, Any], prices: Prices | None) -> Usage:
     """Return the most that a request can cost: no token is shorter than a byte.
 
-    What the model reads is counted at the dearest price that reading has.
+    What the model reads is counted at the dearest price that reading has. Raises Failed for a
+    request that is longer than any may be: a service may say of each reply that it cost nothing.
     """
-    size = len(json.dumps(request, ensure_ascii=False).encode()) + TOKENS_BESIDE
+    size = len(json.dumps(request, ensure_ascii=False).encode())
+    if size > MOST_REQUEST:
+        told = f"the conversation has become longer than {MOST_REQUEST:,} bytes"
+        raise Failed(told, Outcome.OUT_OF_TURNS, again=False, billed=False)
+    size += TOKENS_BESIDE
     dearest = "input_tokens"
     if prices is not None:
         _, dearest = max(

@@ -18,7 +18,12 @@ from layers.agents.budget import Usage
 from layers.agents.transcripts import bounded
 from layers.story import Outcome
 
-MOST_BYTES = 32 * 2**20  # of one reply
+MOST_TOKENS = 200_000  # of one reply, where nobody says how many it may have
+TOKEN_BYTES = 64  # more than all but a few tokens have as text
+EVENT_BYTES = 512  # of a token that comes by itself, as an event of a stream
+BYTES_BESIDE = 64 * 1024  # in a reply, whatever its length
+MOST_BLOCKS = 256  # of one reply
+MOST_COUNT = 1_000_000_000  # tokens that a service may say it counted, of each kind
 MOST_DEPTH = 40  # of what a reply holds
 MOST_SAID = 300  # characters of what a service says about an error
 # What passes by itself, as the service calls it; the same as 429, 500, 529 and 504 are.
@@ -69,14 +74,15 @@ class Whole:
 
     done = False  # only its end says so
 
-    def __init__(self) -> None:
-        """Nothing has come in so far."""
+    def __init__(self, max_tokens: int = MOST_TOKENS) -> None:
+        """Nothing has come in so far of a reply that may have so many tokens."""
         self._body = bytearray()
+        self._most = BYTES_BESIDE + max_tokens * TOKEN_BYTES
 
     def feed(self, chunk: bytes) -> None:
         """Take in what came."""
         self._body += chunk
-        _bound(len(self._body))
+        _bound(len(self._body), self._most)
 
     def finish(self) -> Read:
         """Return the reply; raises Failed where there is none."""
@@ -92,10 +98,13 @@ class Whole:
 class Streamed:
     """A reply that comes in as events."""
 
-    def __init__(self) -> None:
-        """Nothing has come in so far."""
+    def __init__(self, max_tokens: int = MOST_TOKENS) -> None:
+        """Nothing has come in so far of a reply that may have so many tokens."""
         self.done = False
         self._size = 0
+        self._most = BYTES_BESIDE + max_tokens * EVENT_BYTES
+        self._held = 0  # of the size: what the blocks are made of
+        self._most_held = BYTES_BESIDE + max_tokens * TOKEN_BYTES
         self._rest = bytearray()  # of a line
         self._kind = ""  # of the event that comes in
         self._data: list[bytes] = []
@@ -104,12 +113,12 @@ class Streamed:
         self._counted = False  # the output too, at the end
         self._stop_reason: str | None = None
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._pieces: dict[tuple[int, str], list[str]] = {}
+        self._pieces: dict[int, dict[str, list[str]]] = {}  # by block, then by field
 
     def feed(self, chunk: bytes) -> None:
         """Take in what came; `done` says when the rest does not matter."""
         self._size += len(chunk)
-        _bound(self._size)
+        _bound(self._size, self._most)
         start = len(self._rest)
         self._rest += chunk
         while not self.done and (end := self._rest.find(b"\n", start)) >= 0:
@@ -152,9 +161,9 @@ class Streamed:
             data, kind = b"\n".join(self._data), self._kind
             self._data, self._kind = [], ""
             if data:
-                self._event(_object(data), kind)
+                self._event(_object(data), kind, len(data))
 
-    def _event(self, event: dict[str, Any], named: str) -> None:
+    def _event(self, event: dict[str, Any], named: str, size: int) -> None:
         """Take in one event; those of other kinds are not for us, as the protocol has it."""
         kind = event.get("type", named)
         if kind == "error":
@@ -164,6 +173,8 @@ class Streamed:
             self._count(event.get("message"))
         elif kind == "content_block_start":
             self._blocks[_index(event)] = dict(_part(event, "content_block"))
+            _few(len(self._blocks))
+            self._hold(size)
         elif kind == "content_block_delta":
             self._delta(_index(event), _part(event, "delta"))
         elif kind == "message_delta":
@@ -178,7 +189,12 @@ class Streamed:
         piece = delta.get(field)
         if index not in self._blocks or not isinstance(piece, str):
             raise _malformed("an event of the stream belongs to no block, or holds no text")
-        self._pieces.setdefault((index, field), []).append(piece)
+        self._pieces.setdefault(index, {}).setdefault(field, []).append(piece)
+        self._hold(len(piece.encode("utf-8", "replace")))
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        _bound(self._held, self._most_held)
 
     def _end(self, event: dict[str, Any]) -> None:
         reason = _part(event, "delta").get("stop_reason")
@@ -199,9 +215,7 @@ class Streamed:
     def _whole(self, index: int) -> dict[str, Any]:
         """Put a block together; the input of a tool call is left as the text that it came as."""
         block = self._blocks[index]
-        for (at, field), pieces in self._pieces.items():
-            if at != index:
-                continue
+        for field, pieces in self._pieces.get(index, {}).items():
             text = "".join(pieces)
             if field == "partial_json":
                 block["input"] = text
@@ -217,6 +231,7 @@ def message_of(message: dict[str, Any]) -> Read:
     content, reason = message.get("content"), message.get("stop_reason")
     if not isinstance(content, list) or not isinstance(reason, str):
         raise _malformed("the reply is no message: it has no list of content or no stop_reason")
+    _few(len(content))
     unreadable: dict[str, str] = {}
     try:
         blocks = [read for block in content if (read := _block(block, unreadable)) is not None]
@@ -324,14 +339,14 @@ class _Counts(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    input_tokens: int = Field(ge=0)
-    output_tokens: int = Field(ge=0)
-    cache_read_input_tokens: int | None = Field(default=None, ge=0)
-    cache_creation_input_tokens: int | None = Field(default=None, ge=0)
+    input_tokens: int = Field(ge=0, le=MOST_COUNT)
+    output_tokens: int = Field(ge=0, le=MOST_COUNT)
+    cache_read_input_tokens: int | None = Field(default=None, ge=0, le=MOST_COUNT)
+    cache_creation_input_tokens: int | None = Field(default=None, ge=0, le=MOST_COUNT)
 
 
 def _usage(counts: object) -> Usage | None:
-    """Return what a reply says that it cost; None where it does not say."""
+    """Return what a reply says that it cost; None where it does not, or says what cannot be."""
     try:
         told = _Counts.model_validate(counts)
     except ValidationError:
@@ -358,9 +373,14 @@ def _part(event: dict[str, Any], name: str) -> dict[str, Any]:
     return part
 
 
-def _bound(size: int) -> None:
-    if size > MOST_BYTES:
-        raise Failed(f"the reply is longer than {MOST_BYTES:,} bytes", Outcome.MALFORMED)
+def _bound(size: int, most: int) -> None:
+    if size > most:
+        raise _malformed(f"the reply is longer than {most:,} bytes")
+
+
+def _few(blocks: int) -> None:
+    if blocks > MOST_BLOCKS:
+        raise _malformed(f"the reply has more than {MOST_BLOCKS} blocks")
 
 
 def _malformed(text: str) -> Failed:

@@ -7,12 +7,16 @@ one request: none is left open, whoever stops using it.
 
 from __future__ import annotations
 
+import json
 import math
-import time
+import socket
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import anthropic
@@ -22,7 +26,8 @@ from tenacity import (
     Retrying,
     retry_if_exception,
     stop_after_attempt,
-    wait_exponential_jitter,
+    wait_exponential,
+    wait_random,
 )
 
 from layers.agent_settings import LOOPBACK
@@ -31,7 +36,8 @@ from layers.story import Outcome
 
 MOST_WAIT_S = 60.0  # whatever the service asks for
 CONNECT_S = 30.0
-_BACK_OFF = wait_exponential_jitter(initial=0.5, max=30.0, jitter=0.5)
+MOST_ERROR_BYTES = 64 * 1024  # that are read of an answer that is no success
+_BACK_OFF = wait_exponential(multiplier=0.5, max=30.0) + wait_random(0.0, 0.5)
 _PASSING = frozenset({408, 409, 429})  # and all from 500
 # A gateway gave up, while the model may have gone on: what it wrote may be billed.
 _GAVE_UP = frozenset({408, 502, 504, 520, 522, 524})
@@ -46,29 +52,27 @@ def send(
 ) -> None:
     """Ask once and feed the answer to `reply`; raises Failed where none comes.
 
-    `timeout_s` is for the whole of it, looked at with each piece, and for each silence.
+    `timeout_s` is for the whole of it, from the first connection to the last piece.
     """
-    ends = time.monotonic() + timeout_s
+    deadline = _Deadline(timeout_s)
     try:
-        with _client(address, key) as client:
+        with deadline, _client(address, key, deadline) as client:
             ask: Any = client.messages.with_streaming_response.create
             with ask(**request, timeout=_timeout(timeout_s)) as response:
                 for chunk in response.iter_bytes():
                     reply.feed(chunk)
-                    if reply.done:
+                    if reply.done or deadline.passed:
                         break
-                    if time.monotonic() > ends:
-                        raise _too_slow(timeout_s)
-    except anthropic.APIStatusError as error:
-        failed = _refused(error)
     except anthropic.APIConnectionError as error:
-        failed = _unanswered(error.__cause__, timeout_s)
+        failed = _unanswered(error.__cause__, deadline)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        failed = _unanswered(error, timeout_s)
+        failed = _unanswered(error, deadline)
     except anthropic.AnthropicError as error:
         failed = Failed(f"the service cannot be asked: {_kind(error)}", again=False)
     else:
-        return
+        if reply.done or not deadline.passed:
+            return
+        failed = _too_slow(deadline)
     raise failed  # here, so that it carries no error along that holds the request and its key
 
 
@@ -84,12 +88,67 @@ def persistent(ask: Callable[[], _T], tries: int, sleep: Callable[[float], None]
     return retrying(ask)
 
 
-def _client(address: str, key: str) -> anthropic.Anthropic:
+class _Deadline:
+    """Ends the connection of one try once its time is up, whatever is waited for then.
+
+    The time-outs of httpx are for each silence: headers that come byte by byte, or answers that
+    announce another answer, would never reach one.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.passed = False
+        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(timeout_s, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._timer.cancel()
+        self._timer.join()
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Take note of the newest connection: of TCP, then of TLS over it."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            with self._lock:
+                self._socket = info["return_value"].get_extra_info("socket")
+                if self.passed:
+                    self._shut()
+
+    def _end(self) -> None:
+        with self._lock:
+            self.passed = True
+            self._shut()
+
+    def _shut(self) -> None:
+        """Let whoever reads or writes find the end of the connection; to close it is theirs."""
+        if self._socket is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # below TLS, too
+
+
+def _client(address: str, key: str, deadline: _Deadline) -> anthropic.Anthropic:
     """Return a client that gives this key, and no other credential, to this address alone."""
-    if urlsplit(address).hostname in LOOPBACK:
-        http = httpx.Client(follow_redirects=False, trust_env=False)  # by no proxy
+
+    def watched(request: httpx.Request) -> None:
+        request.extensions["trace"] = deadline.trace
+        request.headers["Accept-Encoding"] = "identity"  # little cannot become much
+
+    http: httpx.Client
+    hooks: dict[str, list[Callable[..., Any]]] = {"request": [watched], "response": [_held]}
+    if urlsplit(address).hostname in LOOPBACK:  # by no proxy
+        http = httpx.Client(follow_redirects=False, trust_env=False, event_hooks=hooks)
     else:
-        http = anthropic.DefaultHttpxClient(follow_redirects=False)
+        http = anthropic.DefaultHttpxClient(follow_redirects=False, event_hooks=hooks)
     client = anthropic.Anthropic(api_key=key, base_url=address, max_retries=0, http_client=http)
     client.auth_token = None  # of the environment: for another service, as far as we know
     return client
@@ -99,10 +158,31 @@ def _timeout(timeout_s: float) -> httpx.Timeout:
     return httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
 
 
-def _refused(error: anthropic.APIStatusError) -> Failed:
+def _held(response: httpx.Response) -> None:
+    """Raise Failed for an answer that is no success, before the package reads all of it."""
+    if not 200 <= response.status_code < 300:
+        raise _refused(response.status_code, response.headers, _beginning(response))
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Failed("the reply is compressed, which was not asked for", Outcome.MALFORMED)
+
+
+def _beginning(response: httpx.Response) -> object:
+    """Return how the body of an answer begins: as JSON where it is that, else as text."""
+    body = bytearray()
+    with suppress(httpx.HTTPError):  # it broke off, or was too slow: the status is known
+        for chunk in response.iter_raw():
+            body += chunk
+            if len(body) >= MOST_ERROR_BYTES:
+                break
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body[:MOST_ERROR_BYTES].decode("utf-8", "replace")
+
+
+def _refused(status: int, headers: httpx.Headers, body: object) -> Failed:
     """Return what an answer means that is no success."""
-    status, headers = error.status_code, error.response.headers
-    kind, said = error_text(error.body)
+    kind, said = error_text(body)
     again = status in _PASSING or status >= 500
     advice = headers.get("x-should-retry")
     if advice in ("true", "false"):
@@ -117,22 +197,24 @@ def _refused(error: anthropic.APIStatusError) -> Failed:
     )
 
 
-def _unanswered(cause: BaseException | None, timeout_s: float) -> Failed:
+def _unanswered(cause: BaseException | None, deadline: _Deadline) -> Failed:
     """Return what it means that the network brought no answer, or half of one.
 
     Only the kind of error is told: the text of some of them quotes headers.
     """
+    if isinstance(cause, Failed):
+        return cause
     if isinstance(cause, _UNSENT):
         return Failed(f"the service cannot be reached: {_kind(cause)}", billed=False)
     if isinstance(cause, _WRONG):
         return Failed(f"the request cannot be sent: {_kind(cause)}", again=False, billed=False)
-    if isinstance(cause, httpx.TimeoutException):
-        return _too_slow(timeout_s)
+    if deadline.passed or isinstance(cause, httpx.TimeoutException):
+        return _too_slow(deadline)
     return Failed(f"the connection broke before the reply was there: {_kind(cause)}")
 
 
-def _too_slow(timeout_s: float) -> Failed:
-    return Failed(f"no reply within {timeout_s:g} s")
+def _too_slow(deadline: _Deadline) -> Failed:
+    return Failed(f"no reply within {deadline.timeout_s:g} s")
 
 
 def _kind(cause: BaseException | None) -> str:

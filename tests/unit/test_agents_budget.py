@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -271,6 +272,101 @@ def test_work_that_ends_by_an_error_counts_too(ledger):
     with pytest.raises(KeyError):
         broken()
     assert _purse(ledger).worked_s == 7
+
+
+def test_work_is_on_disk_while_it_goes_on(ledger):
+    purse = Purse(ledger, BudgetSection(), beat_s=0.005)
+    with purse.working():
+        deadline = time.monotonic() + 60
+        while not ledger.exists() or ledger.read_bytes().count(b"\n") < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        killed = _purse(ledger).worked_s
+        assert 0 < killed <= purse.worked_s
+    lines = ledger.read_text().splitlines()
+    assert _purse(ledger).worked_s == pytest.approx(purse.worked_s)
+    assert {json.loads(line)["kind"] for line in lines} == {"worked"}
+    time.sleep(0.05)
+    assert ledger.read_text().splitlines() == lines, "it ends with the work"
+
+
+def test_a_moment_that_cannot_be_written_down_is_in_the_next_line(ledger, monkeypatch):
+    clock = Clock()
+    purse = _purse(ledger, clock)
+    real = os.fsync
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with purse.working():
+        clock.now_s += 40
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(JournalBroken):
+            purse.charge(Role.PLANNER, USED, PRICES, 0.0)
+        monkeypatch.setattr(os, "fsync", real)
+        clock.now_s += 2
+        assert purse.worked_s == 42
+    assert _purse(ledger).worked_s == 42
+
+
+def test_what_is_left_of_the_time_is_known(ledger):
+    clock = Clock()
+    purse = _purse(ledger, clock, minutes=2)
+    assert purse.left_s == 120
+    with purse.working():
+        clock.now_s += 50
+        assert purse.left_s == 70
+        clock.now_s += 80
+        assert purse.left_s == 0
+
+
+# A ledger that is gone
+
+
+def _spending(ledger, prices=PRICES):
+    clock = Clock()
+    purse = _purse(ledger, clock)
+    with purse.working():
+        clock.now_s += 90
+        purse.charge(Role.PLANNER, USED, prices, 1.0)
+        purse.charge(Role.JUDGE, MOST, prices, 2.0)
+    return purse.spent, purse.worked_s
+
+
+@pytest.mark.parametrize("prices", [PRICES, None])
+def test_what_a_journal_says_is_counted_where_the_ledger_is_gone(ledger, prices):
+    spent, worked_s = _spending(ledger, prices)
+    ledger.unlink()
+    anew = _purse(ledger)
+    anew.charge(Role.PLANNER, USED, prices, 1.0)
+    anew.at_least(spent, worked_s)
+    assert (anew.spent, anew.worked_s) == (spent, 90)
+    later = _purse(ledger)
+    assert (later.spent, later.worked_s) == (spent, 90)
+
+
+@pytest.mark.parametrize("prices", [PRICES, None])
+def test_nothing_is_counted_twice_where_the_ledger_has_it(ledger, prices):
+    spent, worked_s = _spending(ledger, prices)
+    again = _purse(ledger)
+    again.charge(Role.PLANNER, USED, prices, 1.0)
+    before = ledger.read_bytes()
+    again.at_least(spent, worked_s)
+    again.at_least(Cost(usd=0.0), 0.0)
+    assert ledger.read_bytes() == before
+
+
+def test_money_that_was_not_known_is_not_known_again(ledger):
+    purse = _purse(ledger, usd=1)
+    known = purse.charge(Role.PLANNER, USED, PRICES, 1.0)
+    unknown = known.model_copy(update={"usd": None})
+    purse.at_least(unknown, 0.0)
+    assert purse.spent.usd is None
+    before = ledger.read_bytes()
+    purse.at_least(unknown, 0.0)
+    assert ledger.read_bytes() == before
+    with pytest.raises(OutOfBudget, match="prices are not known"):
+        _purse(ledger, usd=1).check()
 
 
 # How long a reply may be

@@ -4,9 +4,17 @@ import json
 
 import pytest
 
-from layers.agents import replies
 from layers.agents.budget import Usage
-from layers.agents.replies import MOST_DEPTH, Failed, Streamed, Whole, clean
+from layers.agents.replies import (
+    BYTES_BESIDE,
+    MOST_BLOCKS,
+    MOST_COUNT,
+    MOST_DEPTH,
+    Failed,
+    Streamed,
+    Whole,
+    clean,
+)
 from layers.story import Outcome
 
 MOST = Usage(input_tokens=5000, output_tokens=1000)
@@ -124,10 +132,30 @@ def test_a_stream_that_does_not_say_what_it_wrote_has_no_usage(ended):
 
 
 @pytest.mark.parametrize(
-    "usage", [None, {}, [], {"input_tokens": -5, "output_tokens": 3}, {"input_tokens": 3}]
+    "usage",
+    [
+        None,
+        {},
+        [],
+        {"input_tokens": -5, "output_tokens": 3},
+        {"input_tokens": 3},
+        *(
+            {**USAGE, name: number}
+            for name in list(USAGE)[:4]
+            for number in (MOST_COUNT + 1, 10**308, 10**400, 1e308)
+        ),
+    ],
 )
 def test_usage_that_is_none_is_not_believed(usage):
     assert _whole(_message(usage=usage)).usage is None
+
+
+@pytest.mark.parametrize("number", [MOST_COUNT + 1, 10**308, 10**400])
+def test_a_stream_that_counts_what_cannot_be_is_charged_with_the_most(number):
+    told = _streamed(b"".join(_stream(ended={"output_tokens": number})))
+    assert told.finish().usage is None
+    started = _event("message_start", message={"usage": {**USAGE, "input_tokens": number}})
+    assert _streamed(started).at_most(MOST) == MOST
 
 
 # Calls of tools
@@ -236,13 +264,81 @@ def test_nothing_at_all_is_an_empty_reply():
         assert caught.value.billed
 
 
-def test_a_reply_without_end_is_given_up(monkeypatch):
-    monkeypatch.setattr(replies, "MOST_BYTES", 1000)
-    for reply in (Whole(), Streamed()):
-        reply.feed(b"x" * 1000)
-        with pytest.raises(Failed, match="longer than") as caught:
-            reply.feed(b"x")
+@pytest.mark.parametrize(
+    ("reply", "most"),
+    [(Whole(100), BYTES_BESIDE + 6400), (Streamed(100), BYTES_BESIDE + 51_200)],
+    ids=["whole", "stream"],
+)
+def test_a_reply_without_end_is_given_up_by_how_long_it_may_be(reply, most):
+    reply.feed(b"x" * most)
+    with pytest.raises(Failed, match=f"longer than {most:,} bytes") as caught:
+        reply.feed(b"x")
+    assert caught.value.outcome is Outcome.MALFORMED
+
+
+def test_what_the_blocks_of_a_stream_hold_is_bounded_as_that_of_a_whole_reply():
+    text = _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+    delta = {"type": "text_delta", "text": "ß" * 5000}
+    reply = Streamed(100)
+    reply.feed(_stream()[0] + text)
+    piece = _event("content_block_delta", index=0, delta=delta).replace(b"\\u00df", "ß".encode())
+    for _ in range((BYTES_BESIDE + 6400) // 10_000):
+        reply.feed(piece)
+    with pytest.raises(Failed, match=f"longer than {BYTES_BESIDE + 6400:,} bytes"):
+        reply.feed(piece)
+
+
+def test_a_stream_cannot_begin_one_block_again_and_again():
+    block = {"type": "text", "text": "x" * 1000}
+    again = _event("content_block_start", index=0, content_block=block)
+    reply = Streamed(1000)
+    reply.feed(_stream()[0])
+    with pytest.raises(Failed, match=f"longer than {BYTES_BESIDE + 64_000:,} bytes"):
+        reply.feed(again * 150)
+
+
+@pytest.mark.parametrize("count", [MOST_BLOCKS, MOST_BLOCKS + 1])
+def test_a_reply_has_so_many_blocks_at_most(count):
+    blocks = [{"type": "text", "text": "x"}] * count
+    stream = [
+        _stream()[0],
+        *(_event("content_block_start", index=i, content_block=b) for i, b in enumerate(blocks)),
+        *_stream()[-2:],
+    ]
+    for read in (lambda: _whole(_message(*blocks)), lambda: _streamed(b"".join(stream)).finish()):
+        if count <= MOST_BLOCKS:
+            assert len(read().content) == count
+            continue
+        with pytest.raises(Failed, match="more than 256 blocks") as caught:
+            read()
         assert caught.value.outcome is Outcome.MALFORMED
+
+
+class Counted(dict):
+    """A dictionary that counts how often it is walked over."""
+
+    walked = 0
+
+    def items(self):
+        self.walked += 1
+        return super().items()
+
+
+def test_a_block_is_put_together_without_looking_at_those_of_others():
+    blocks = [{"type": "text", "text": ""}] * 100
+    delta = {"type": "text_delta", "text": "x"}
+    reply = _streamed(
+        _stream()[0]
+        + b"".join(
+            _event("content_block_start", index=i, content_block=b)
+            + _event("content_block_delta", index=i, delta=delta)
+            for i, b in enumerate(blocks)
+        )
+        + b"".join(_stream()[-2:])
+    )
+    pieces = reply._pieces = Counted(reply._pieces)
+    assert len(reply.finish().content) == 100
+    assert pieces.walked == 0
 
 
 @pytest.mark.parametrize(
