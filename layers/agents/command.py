@@ -8,6 +8,7 @@ strictly and taken out of the copy again; what it prints is kept, and followed b
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 import tempfile
@@ -41,6 +42,7 @@ from layers.story import MOST_TEXT, Cost, Outcome, Role, Step
 HYPOTHESIS = "fvec-hypothesis.yaml"
 PROMPT = "FVEC_PROMPT"  # names the file that holds the prompt; it is standard input, too
 MOST_CLAIM_BYTES = 32 * 1024
+LEAST_S = 1.0  # for a program to begin, and be told that it was too slow
 MOST_NAMED = 8  # files in a step's text
 LAST_LINES, LINE = 12, 200  # of what a program printed, in a step's text
 
@@ -98,13 +100,16 @@ class CommandImplementer:
         sandbox: Sandbox,
         transcripts: Transcripts,
         environ: Mapping[str, str],
+        left_s: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """Take of `environ` what the settings name for the program; it gets nothing else of it.
 
+        It runs as long as the settings let it, or as `left_s` says, where that is shorter.
         Raises InvalidInput or Missing for a program that would not be confined or that cannot run:
         said before anything is measured.
         """
         self._section, self._sandbox, self._transcripts = section, sandbox, transcripts
+        self._left_s = left_s
         self._secrets = known_secrets(environ)
         named = {name: environ[name] for name in section.environment if name in environ}
         self._env = {**scrubbed_environment(home=_HOME), **named}
@@ -166,13 +171,17 @@ class CommandImplementer:
             reach = "It has the network of this machine: fetch nothing into the change."
         return Template(prompt("command")).substitute(
             hypothesis=HYPOTHESIS,
-            minutes=f"{self._section.timeout_s / 60:.3g}",
+            minutes=f"{self._time_s() / 60:.3g}",
             reach=reach,
             quoted=HOW_QUOTED,
             gates=prompt("gates"),
             brief=task.brief,
             earlier=earlier,
         )
+
+    def _time_s(self) -> float:
+        """Return how long the program may run now."""
+        return min(self._section.timeout_s, max(LEAST_S, self._left_s()))
 
     def _settings(self) -> dict[str, object]:
         """Return what a reader of the transcript wants to know; no value of a variable."""
@@ -195,7 +204,7 @@ class CommandImplementer:
 
     def _run(self, file: Path, log: Path, workspace: Path) -> _Ended:
         """Run the program to its end; all that it started is gone afterwards."""
-        section = self._section
+        section, time_s = self._section, self._time_s()
         try:
             with (
                 file.open("rb") as stdin,
@@ -210,8 +219,8 @@ class CommandImplementer:
                     stderr=subprocess.STDOUT,
                 ) as jail,
             ):
-                code = jail.wait(section.timeout_s)
-                return _ended(jail.ending(), code, section.timeout_s)
+                code = jail.wait(time_s)
+                return _ended(jail.ending(), code, time_s)
         except ToolFailed as error:
             return _Ended("not_started", f"The program could not be run: {error.message}.")
 

@@ -19,7 +19,7 @@ from layers.agents.workspace import Workspace
 from layers.base import LayerName, StackView
 from layers.gates.paths import CONFIG_FILE, judging_modules, protected_files
 from layers.record.results_folder import WORKSPACES
-from layers.story import Outcome, Told
+from layers.story import Cost, Outcome, Told
 
 MOST_MODELS = 200
 
@@ -41,6 +41,8 @@ class State(Told):
     pending: str = ""  # the issue of a candidate without a verdict
     hints: tuple[str, ...] = ()  # of the evaluator, each with its commit
     diff: str = ""  # of the pending candidate
+    spent: Cost = Cost(usd=0.0)  # by all proposers of the run, as its ledger had it then
+    worked_s: float = Field(default=0.0, ge=0)
 
 
 def _today() -> date:

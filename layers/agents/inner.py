@@ -14,7 +14,7 @@ from typing import Protocol
 
 from layers.agents.plan import Plan, PlanRefused
 from layers.agents.quoting import Seen
-from layers.agents.steps import words
+from layers.agents.steps import FREE, words
 from layers.agents.workspace import Workspace, WorkspaceRefused
 from layers.base import Edit, Hypothesis
 from layers.errors import FvecError, InvalidInput, RunStopped
@@ -101,6 +101,7 @@ class Parts:
     implementer: Implementer
     reviewer: Reviewer | None
     rounds: int
+    spent: Callable[[], tuple[Outcome, str] | None] = lambda: None  # which limit is reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,10 @@ def run_rounds(parts: Parts, plan: Plan | None, brief: str, drafts: Drafts, seen
     steps: list[Step] = []
     turn = _Turn()
     for number in range(1, parts.rounds + 1):
+        if (over := parts.spent()) is not None:
+            steps.append(_not_begun(number, *over))
+            turn = _Turn(plan=turn.plan, reason=over[0], fault=False)
+            break
         task = Task(plan, brief, number, turn.feedback)
         turn = _turn(parts, task, drafts, seen)
         steps += turn.steps
@@ -216,6 +221,10 @@ class _Turn:
     reason: str = ""
     final: bool = False
     fault: bool = True
+
+
+def _not_begun(number: int, outcome: Outcome, text: str) -> Step:
+    return Step(role=Role.IMPLEMENTER, round=number, outcome=outcome, text=words(text), cost=FREE)
 
 
 def _turn(parts: Parts, task: Task, drafts: Drafts, seen: Seen) -> _Turn:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from knowledge.store import Cards
 from knowledge.yamlfile import YamlError
+from layers.agent_settings import BudgetSection
 from layers.agents import kept
 from layers.agents.budget import Purse
 from layers.agents.desk import Notebook
 from layers.agents.proposer import build
 from layers.agents.transcripts import Transcripts
-from layers.base import COOKBOOK
+from layers.base import COOKBOOK, LayerName
 from layers.errors import InvalidInput, Location
 from layers.loop.instruments import Instruments
 from layers.loop.proposing import Proposer
-from layers.manifest import MANIFEST_PATH, SandboxMode
+from layers.manifest import MANIFEST_PATH, Manifest, SandboxMode
 from layers.record.results_folder import TRANSCRIPTS
 from layers.sandbox.box import Sandbox
 from layers.session import RunOptions
+from layers.shards import Shard
 
 LEDGER = "spend.jsonl"
 
@@ -50,11 +52,12 @@ def open_proposers(
     except YamlError as error:
         raise InvalidInput(str(error), hint="mend the memory, or remove it") from error
     book = Notebook(memory, memory)
-    purse = Purse(folder / LEDGER, settings.budget)
-    transcripts = Transcripts(folder, tuple(environ.values()))
-    sandbox = Sandbox.open(stack.manifest.sandbox)
     wanted = options.layers
     layers = [one for one in stack.manifest.layers if wanted is None or one in wanted]
+    share = shard_share(options.shard, stack.manifest, layers)
+    purse = Purse(folder / LEDGER, shared_out(settings.budget, share))
+    transcripts = Transcripts(folder, tuple(environ.values()))
+    sandbox = Sandbox.open(stack.manifest.sandbox)
     return [
         build(
             settings,
@@ -72,3 +75,25 @@ def open_proposers(
         )
         for name in names
     ]
+
+
+def shard_share(shard: Shard | None, manifest: Manifest, own: Collection[LayerName]) -> float:
+    """Return the part of a run that its shard is, by the candidates that it may try.
+
+    `own` are the layers of this runner's part. All parts of a run are one run together.
+    """
+    if shard is None:
+        return 1.0
+    candidates = manifest.budget.candidates
+    return shard.allowance(candidates, manifest.layers, own) / candidates
+
+
+def shared_out(budget: BudgetSection, share: float) -> BudgetSection:
+    """Return what a part of a run may spend: each runner has a ledger of its own."""
+    return budget.model_copy(
+        update={
+            "usd": None if budget.usd is None else budget.usd * share,
+            "tokens": int(budget.tokens * share),
+            "minutes": budget.minutes * share,
+        }
+    )

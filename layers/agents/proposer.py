@@ -128,8 +128,12 @@ class AgentProposer:
         )
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that it returned, in this process or an earlier one."""
+        """Go on from a state that it returned, in this process or an earlier one.
+
+        What was spent by then is spent, even where the ledger has been lost since.
+        """
         self._state = State.model_validate(state)
+        self._desk.purse.at_least(self._state.spent, self._state.worked_s)
         self._notebook.memory = self._state.memory
 
     def kept(self) -> Mapping[str, bytes]:
@@ -337,7 +341,8 @@ class AgentProposer:
         self._notebook.memory = memory
 
     def _kept_state(self) -> dict[str, Any]:
-        self._know(memory=self._notebook.memory)
+        purse = self._desk.purse
+        self._know(memory=self._notebook.memory, spent=purse.spent, worked_s=purse.worked_s)
         return self._state.model_dump(mode="json", by_alias=True)
 
     def _backlog(self) -> tuple[str, ...]:
@@ -402,8 +407,10 @@ def build(  # noqa: PLR0913  # what a run has, by name
     )
     rounds = settings.budget.rounds
     if name == "command" and settings.command is not None:
-        program = CommandImplementer(settings.command, sandbox, transcripts, environ)
-        return AgentProposer(name, desk, book, Parts(program, None, rounds))
+        program = CommandImplementer(
+            settings.command, sandbox, transcripts, environ, lambda: purse.left_s
+        )
+        return AgentProposer(name, desk, book, Parts(program, None, rounds, desk.spent))
     if name == "anthropic" and settings.anthropic is not None:
         return _asking(settings, settings.anthropic, environ, desk, book, transcripts)
     raise InvalidInput(f"nothing configures the proposer {name!r}", hint="give it a section")
@@ -436,7 +443,7 @@ def _asking(
         "anthropic",
         desk,
         book,
-        Parts(implementer, AccuracyJudge(judges), settings.budget.rounds),
+        Parts(implementer, AccuracyJudge(judges), settings.budget.rounds, desk.spent),
         Planner(works, desk.offered),
         PerformanceEvaluator(works),
     )

@@ -437,6 +437,18 @@ def test_a_hang_ends_with_its_time_and_takes_all_its_processes_along(work: Work)
     assert _alive(marker) == []
 
 
+def test_a_program_runs_no_longer_than_what_is_left_of_the_time_of_all(work: Work) -> None:
+    environ = {"MARKER": owners.new_name()}
+    given = section("hang", environment=["MARKER"], timeout_s=60)
+    transcripts = Transcripts(work.results / "transcripts", ())
+    program = CommandImplementer(given, work.sandbox, transcripts, environ, lambda: 3.0)
+
+    done = work.implement(program)
+
+    assert done.step.text.startswith("The program ran longer than it may (3 s).")
+    assert "There are 0.05 minutes" in " ".join(work.transcript(done.step)["prompt"].split())
+
+
 def test_what_a_program_leaves_running_ends_with_it(work: Work) -> None:
     marker = owners.new_name()
 

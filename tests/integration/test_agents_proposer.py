@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 
 from knowledge.memory import Memory, parsed
 from knowledge.store import MEMORY_FILE
-from layers.agent_settings import AgentSettings
+from layers.agent_settings import AgentSettings, BudgetSection
 from layers.agents.budget import Purse, Usage
 from layers.agents.desk import Notebook
 from layers.agents.proposer import NO_ISSUE, AgentProposer, build
@@ -529,6 +529,56 @@ def test_another_process_goes_on_from_the_state(tmp_path: Path) -> None:
     assert "+    return list(map(str, request))" in here.first_texts("advise")[0]
     assert ", done at " in heard.backlog[0]
     assert files[0] == files[1] != {}
+
+
+def test_what_was_spent_is_spent_where_the_ledger_is_gone(tmp_path: Path) -> None:
+    with world(tmp_path, cast([planned()], DONE, [FINE])) as here:
+        written = here.proposer().write(here.situation(), Checks())
+        ledger = here.out / "spent.jsonl"
+        before, spent, worked_s = ledger.read_bytes(), here.purse.spent, here.purse.worked_s
+        state = json.loads(json.dumps(written.state))
+        here.proposer().restore(state)
+        assert ledger.read_bytes() == before, "the ledger has it"
+        ledger.unlink()
+        limits = BudgetSection(tokens=max(1000, spent.tokens))
+        later = replace(here, purse=Purse(ledger, limits))
+        proposer = later.proposer()
+        proposer.restore(state)
+        assert Purse(ledger, limits).spent == later.purse.spent
+        after = proposer.write(here.situation(number=2), Checks())
+
+    assert later.purse.spent.model_dump() == pytest.approx(spent.model_dump())
+    assert later.purse.worked_s == pytest.approx(worked_s, abs=1.0)
+    assert outcomes(after) == [(Role.PLANNER, Outcome.OUT_OF_BUDGET)]
+    assert after.ended
+
+
+def test_no_round_begins_once_the_time_of_all_is_up(tmp_path: Path) -> None:
+    now = [0.0]
+
+    class Slow(Checks):
+        def __call__(self, hypothesis: Hypothesis, edit: Edit) -> Checked:
+            now[0] += 45.0
+            return super().__call__(hypothesis, edit)
+
+    other = {"path": MODEL, "content": FASTER.replace("str", "repr")}
+    again = Say(tools=[("write_file", other)])
+    script = cast([planned()], [WRITE, SUBMIT, again, SUBMIT])
+    with world(tmp_path, script, minutes=1, rounds=3) as here:
+        purse = Purse(here.out / "clocked.jsonl", here.settings.budget, clock=lambda: now[0])
+        proposer = replace(here, purse=purse).proposer()
+        written = proposer.write(here.situation(), Slow([DIFFERS]))
+
+    assert [(step.round, step.outcome) for step in written.story.steps] == [
+        (0, Outcome.PLANNED),
+        (1, Outcome.EDITED),
+        (1, Outcome.FAILED),
+        (2, Outcome.EDITED),
+        (2, Outcome.FAILED),
+        (3, Outcome.OUT_OF_TIME),
+    ]
+    assert "1.5 of 1 minutes" in written.ended
+    assert "after 1 that failed" not in written.backlog[0]
 
 
 def test_a_candidate_that_could_not_be_committed_counts_against_its_issue(tmp_path: Path) -> None:

@@ -117,10 +117,12 @@ class Rounds:
         *,
         rounds: int = 3,
         accept: Callable[[Plan], Hypothesis] = lambda plan: hypothesis(plan.issue),
+        spent: Callable[[], tuple[Outcome, str] | None] = lambda: None,
     ) -> Drafted:
         drafts = Drafts(self.workspace, accept, checks, (SECRET,))
         told = None if implementer.plans else plan()
-        return run_rounds(Parts(implementer, judge, rounds), told, "brief", drafts, self.seen)
+        parts = Parts(implementer, judge, rounds, spent)
+        return run_rounds(parts, told, "brief", drafts, self.seen)
 
 
 @pytest.fixture
@@ -133,6 +135,49 @@ def rounds(tmp_path: Path) -> Iterator[Rounds]:
 
 def roles(drafted: Drafted) -> list[tuple[Role, int, Outcome]]:
     return [(one.role, one.round, one.outcome) for one in drafted.steps]
+
+
+# --- what may be spent ----------------------------------------------------------------------------
+
+
+LATE = Outcome.OUT_OF_TIME, "agents have worked for 61.0 of 60 minutes"
+
+
+def test_no_round_begins_once_a_limit_is_reached(rounds: Rounds) -> None:
+    limits = iter([None, LATE])
+    implementer = Scripted([edits()])
+
+    drafted = rounds.go(implementer, Checks([DIFFERS]), spent=lambda: next(limits))
+
+    assert roles(drafted) == [
+        (Role.IMPLEMENTER, 1, Outcome.EDITED),
+        (Role.CHECKS, 1, Outcome.FAILED),
+        (Role.IMPLEMENTER, 2, Outcome.OUT_OF_TIME),
+    ]
+    assert len(implementer.tasks) == 1
+    assert drafted.steps[-1].text == LATE[1]
+    assert (drafted.edit, drafted.outcome, drafted.reason) == (None, *[Outcome.OUT_OF_TIME] * 2)
+    assert not drafted.fault, "no attempt of its author's"
+
+
+def test_a_program_keeps_its_plan_where_a_limit_ends_its_rounds(rounds: Rounds) -> None:
+    def act(task, workspace, check):
+        workspace.write(MODEL, FASTER)
+        return Implemented(step(Outcome.EDITED, task.round), plan())
+
+    limits = iter([None, LATE])
+
+    drafted = rounds.go(Scripted([act], plans=True), Checks([DIFFERS]), spent=lambda: next(limits))
+
+    assert drafted.plan == plan()
+
+
+def test_a_draft_that_passes_is_handed_in_whatever_it_cost(rounds: Rounds) -> None:
+    limits = iter([None, LATE])
+
+    drafted = rounds.go(Scripted([edits()]), Checks([PASSED]), spent=lambda: next(limits))
+
+    assert drafted.edit is not None
 
 
 # --- how a candidate comes about ------------------------------------------------------------------
