@@ -128,7 +128,7 @@ def test_a_run_with_other_authors_or_limits_is_refused_by_name(whole, tmp_path):
     assert end.code is None, end.said
     agents = tmp_path / "agents.yml"
     agents.write_text(f"{writing.AGENTS}budget: {{tokens: 5000}}\n")
-    refused(argv, tmp_path, "option agents was {")
+    refused(argv, tmp_path, "option agents was ")
     agents.write_text(writing.AGENTS)
     without = ["run", str(root), "--out", str(tmp_path / "out")]
     refused(without, tmp_path, 'option proposers was ["command"] and is ["cookbook"]')

@@ -79,6 +79,7 @@ class Author:
     def write(self, situation: Situation, check: Check) -> Written:
         """Write the next draft."""
         tell(self.out, "written", situation.number)
+        assert situation.number <= len([*FIRST, *SECOND]), "it forgets what it wrote"
         wrote = self.known["wrote"]
         draft = self.drafts[len(wrote)]
         after = {**self.known, "wrote": [*wrote, situation.number]}
