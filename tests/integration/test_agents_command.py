@@ -446,6 +446,7 @@ def test_a_program_runs_no_longer_than_what_is_left_of_the_time_of_all(work: Wor
     done = work.implement(program)
 
     assert done.step.text.startswith("The program ran longer than it may (3 s).")
+    assert done.step.cost.wall_s < given.timeout_s
     assert "There are 0.05 minutes" in " ".join(work.transcript(done.step)["prompt"].split())
 
 

@@ -577,6 +577,7 @@ def test_no_round_begins_once_the_time_of_all_is_up(tmp_path: Path) -> None:
         (2, Outcome.FAILED),
         (3, Outcome.OUT_OF_TIME),
     ]
+    assert written.story.steps[-1].transcript is None, "nobody was spoken to"
     assert "1.5 of 1 minutes" in written.ended
     assert "after 1 that failed" not in written.backlog[0]
 
