@@ -201,7 +201,7 @@ class _Builder:
             return self._sequence(event, depth)
         if not isinstance(event, ScalarEvent):
             raise self._error(event, f"unexpected {type(event).__name__}")
-        return Node(_place(event, event), event.value, self._scalar(event))
+        return Node(_place(event, event), _text(event), self._scalar(event))
 
     def _mapping(self, start: MappingStartEvent, depth: int) -> Node:
         mapping: dict[str, Node] = {}
@@ -235,7 +235,7 @@ class _Builder:
         try:
             event.value.encode()  # a lone surrogate is text to YAML and to nothing else
             quoted = not event.implicit[0]  # or a block
-            return str(event.value) if quoted else _resolve(event.value)
+            return _text(event) if quoted else _resolve(event.value)
         except UnicodeEncodeError as error:
             raise self._error(event, "a lone surrogate is no character") from error
         except ValueError as error:
@@ -252,6 +252,12 @@ class _Builder:
     def _error(self, event: Event, message: str, hint: str | None = None) -> YamlError:
         mark = event.start_mark
         return YamlError(self._path, mark.line + 1, mark.column + 1, message, hint)
+
+
+def _text(event: ScalarEvent) -> str:
+    """Return the characters of a scalar, without the parser's own marks of where it was folded."""
+    # A bell cannot be written in a block: the reader refuses it, and there are no escapes.
+    return str(event.value).replace("\a", "") if event.style == ">" else str(event.value)
 
 
 def _place(start: Event, end: Event) -> Place:

@@ -64,6 +64,25 @@ def test_a_valid_file_becomes_the_model(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("block", "title"),
+    [
+        (">-\n  one\n  two\n\n  three\n    four", "one two\nthree\n  four"),
+        (">\n  one\n  two", "one two\n"),
+        ("|-\n  one\n  two", "one\ntwo"),
+        ('"a bell \\a"', "a bell \a"),
+    ],
+)
+def test_a_text_over_several_lines_has_no_character_that_is_not_written(block, title) -> None:
+    assert loads(f"inner: {{rate: 1}}\ntitle: {block}\n", HERE, Doc).title == title
+
+
+def test_a_folded_text_cannot_bring_a_bell() -> None:
+    assert problems("inner: {rate: 1}\ntitle: >\n  one\n  t\awo\n") == [
+        (4, 4, "unprintable character '\\x07'")
+    ]
+
+
 def test_every_error_is_listed_with_line_column_and_hint() -> None:
     text = "inner:\n  rat: 1\n  names: [a, 1e3]\nfruit: aple\nflag: yes\ncount: '3'\ntitle: 5\n"
     with pytest.raises(YamlError) as caught:
