@@ -343,6 +343,9 @@ def reproduce(options: RunOptions) -> list[str]:
         argv += ["--layer", layer.value]
     if options.shard is not None:
         argv += ["--shard", str(options.shard)]
+    if options.agents is not None:  # whose settings the reader has to bring
+        argv += [word for name in options.proposers for word in ("--proposer", name)]
+        argv += ["--agents", "agents.yml"]
     return argv
 
 
