@@ -85,7 +85,10 @@ _PEM = re.compile(  # of what stands between the lines nothing but a block's own
     rf"(?:(?:{_BREAK})?[A-Za-z0-9+/=]{{0,15}}(?:{_BREAK})?-----END {_LABEL}-----)?"
 )
 _SECRET_WORDS = frozenset(
-    ("TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "KEY", "KEYS", "APIKEY")
+    (
+        *("TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PASSCODE"),
+        *("KEY", "KEYS", "APIKEY", "PAT", "CREDENTIAL", "CREDENTIALS", "AUTH", "COOKIE", "DSN"),
+    )
 )
 _NO_SECRET_WORDS = frozenset(("FILE", "PATH", "DIR", "SOCK", "URL", "ID", "NAME"))
 _INVISIBLE = r"(?:&\#8203;|\u200b|\\){0,2}"  # what escaping may put between two characters

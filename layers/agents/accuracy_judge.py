@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from layers.agents.brief import plan_told
 from layers.agents.conversation import AnswerTool, Speaker
-from layers.agents.inner import Reviewed
+from layers.agents.inner import MOST_DIFF, Reviewed
 from layers.agents.plan import Plan
 from layers.agents.prompting import system
 from layers.agents.quoting import Seen
@@ -21,7 +21,6 @@ from layers.agents.tools import reading_tools
 from layers.agents.workspace import Workspace
 from layers.story import Outcome, Role, Told
 
-MOST_DIFF = 60_000  # characters of a diff that are shown; the files themselves can be read
 MOST_FINDINGS = 20
 
 _TASK = """\

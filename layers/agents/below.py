@@ -164,10 +164,24 @@ class Folder:
 
         Folders of a folder move up before it goes, so that no depth is too much.
         """
+        self.let_in()
+        _emptied(self._fd)
+
+    def let_in(self) -> None:
+        """Give the folder itself back to its owner, whoever took the right to enter it."""
         os.fchmod(self._fd, 0o755)
-        while names := _names(self._fd):
-            for name in names:
-                _removed(self._fd, name)
+
+    def clear(self, name: str) -> None:
+        """Remove whatever lies at a name in the folder itself, as `empty` does; or nothing does."""
+        self.let_in()
+        kind = _kind(self._fd, name)
+        if kind is None:
+            return
+        if kind is Kind.FOLDER:
+            _let_in(self._fd, name)  # or it could not be moved
+        with _entered_anew(self._spare, secrets.token_hex(16)) as folder:
+            os.rename(name, name, src_dir_fd=self._fd, dst_dir_fd=folder)
+            _emptied(folder)
 
     @contextmanager
     def _folder(self, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
@@ -304,6 +318,24 @@ def _check_plain(mode: int, name: str) -> None:
 
 def _names(folder: int) -> list[str]:
     return os.listdir(folder)
+
+
+@contextmanager
+def _entered_anew(folder: int, part: str) -> Iterator[int]:
+    """Yield a descriptor of a new folder in `folder`, which is to be empty again afterwards."""
+    os.mkdir(part, 0o700, dir_fd=folder)
+    below = os.open(part, _FOLDER, dir_fd=folder)
+    try:
+        yield below
+    finally:
+        os.close(below)
+        os.rmdir(part, dir_fd=folder)
+
+
+def _emptied(folder: int) -> None:
+    while names := _names(folder):
+        for name in names:
+            _removed(folder, name)
 
 
 def _removed(top: int, name: str) -> None:

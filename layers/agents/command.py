@@ -8,21 +8,21 @@ strictly and taken out of the copy again; what it prints is kept, and followed b
 
 from __future__ import annotations
 
+import errno
 import math
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from stat import S_ISREG
 from string import Template
 
 from knowledge import yamlfile
 from knowledge.yamlfile import YamlError
 from layers.agent_settings import CommandSection
+from layers.agents.below import NotPlain, TooLarge
 from layers.agents.inner import Implemented, Task
 from layers.agents.plan import Plan
 from layers.agents.prompting import prompt
@@ -50,6 +50,9 @@ _HOME = Path("/", "tmp")  # of the sandbox: private, bounded, gone with it
 _OF_THE_SYSTEM = tuple(map(Path, ("/usr", "/bin", "/sbin")))  # a sandbox shows them anyway
 _HEAD, _TAIL = 8 * 1024, 48 * 1024  # bytes of an output that a transcript keeps
 _MARGIN = 4096  # longer than a secret: where an output is cut no half of one is left
+
+# Of a full disk, or one that may not be written to: no program's fault, and the run says so.
+_OURS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO})
 
 _ENDED = {
     Ending.TIME_LIMIT: "ran longer than it may",
@@ -127,7 +130,13 @@ class CommandImplementer:
         told = self._prompt(task, workspace, seen)
         transcript.add("command", self._settings())
         transcript.add("prompt", told)
-        ended, claim, printed = self._round(told, workspace)
+        try:
+            ended, claim, printed = self._round(told, workspace)
+        except OSError as error:
+            if error.errno in _OURS:
+                raise
+            why = f"The round could not be carried out: {error.strerror}."
+            ended, claim, printed = _Ended("round_failed", why), _Claim(), ""
         self._before = (workspace.root, claim.text)
         done = self._done(ended, claim, workspace, seen)
         transcript.add("output", printed)
@@ -147,12 +156,13 @@ class CommandImplementer:
     def _round(self, told: str, workspace: Workspace) -> tuple[_Ended, _Claim, str]:
         """Run the program once; return how it ended, what it claims and what it printed."""
         with tempfile.TemporaryDirectory(prefix="fvec-command-") as name:
-            folder, place = Path(name).resolve(), workspace.root / HYPOTHESIS
-            file, log = folder / "prompt.md", folder / "output.log"
+            folder = Path(name).resolve()
+            file, log, copy = folder / "prompt.md", folder / "output.log", folder / "claim.yaml"
             file.write_text(told, encoding="utf-8", errors="replace")
-            with _set_aside(place, folder / "of-the-repository"):
+            # A repository that brings a claim of its own would speak for a program without one.
+            with workspace.lent(HYPOTHESIS) as left:
                 ended = self._run(file, log, workspace.root.resolve())
-                claim = _claim(place)
+                claim = _claim(left, copy)
             if ended.ending is Ending.OUTPUT_LIMIT and not self._flooded(log):
                 workspace.reset()  # of what filled it nothing is a change
             return ended, claim, _excerpt(log, self._secrets)
@@ -303,47 +313,24 @@ def _ended(ending: Ending, code: int | None, timeout_s: float) -> _Ended:
     return _Ended(ending.value, f"The program {_ENDED[ending]}{limit}.", ending)
 
 
-@contextmanager
-def _set_aside(place: Path, kept: Path) -> Iterator[None]:
-    """Let a name be the program's for a while: what the repository has there comes back.
-
-    A repository that brings a claim of its own would speak for a program that wrote none.
-    """
-    if _is_there(place):
-        shutil.move(place, kept)
-    try:
-        yield
-    finally:
-        _remove(place)
-        if _is_there(kept):
-            shutil.move(kept, place)
-
-
-def _is_there(place: Path) -> bool:
-    return place.is_symlink() or place.exists()
-
-
-def _remove(place: Path) -> None:
-    """Remove whatever a program made of a name."""
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place, ignore_errors=True)
-    else:
-        place.unlink(missing_ok=True)
-
-
-def _claim(place: Path) -> _Claim:
+def _claim(left: Callable[[int], bytes | None], copy: Path) -> _Claim:
     """Read the hypothesis file. A link is not followed: it would lead out of the sandbox."""
-    if not _is_there(place):
-        return _Claim(reason="no_hypothesis", wrong=f"There is no {HYPOTHESIS}.")
-    found = place.lstat()
-    if not S_ISREG(found.st_mode):
-        return _Claim(reason="hypothesis_refused", wrong=f"{HYPOTHESIS} is no plain file.")
-    if found.st_size > MOST_CLAIM_BYTES:
+    try:
+        data = left(MOST_CLAIM_BYTES)
+    except TooLarge:
         wrong = f"{HYPOTHESIS} is larger than {MOST_CLAIM_BYTES} bytes."
         return _Claim(reason="hypothesis_refused", wrong=wrong)
+    except NotPlain:
+        return _Claim(reason="hypothesis_refused", wrong=f"{HYPOTHESIS} is no plain file.")
+    except OSError as error:
+        wrong = f"{HYPOTHESIS} cannot be read: {error.strerror}."
+        return _Claim(reason="hypothesis_refused", wrong=wrong)
+    if data is None:
+        return _Claim(reason="no_hypothesis", wrong=f"There is no {HYPOTHESIS}.")
+    copy.write_bytes(data)
     text = ""
     try:
-        text = yamlfile.read(place)
+        text = yamlfile.read(copy)
         return _Claim(text, yamlfile.loads(text, Path(HYPOTHESIS), Plan))
     except YamlError as error:
         problems = [str(replace(one, path=Path(HYPOTHESIS))) for one in error.problems]

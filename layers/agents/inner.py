@@ -7,13 +7,15 @@ is not thereby accepted. A reason goes back to the next round, quoted: it may ho
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from layers.agents.plan import Plan, PlanRefused
-from layers.agents.quoting import Seen
+from layers.agents.quoting import Seen, hidden_lines
+from layers.agents.readable import unreadable
 from layers.agents.steps import FREE, words
 from layers.agents.workspace import Workspace, WorkspaceRefused
 from layers.base import Edit, Hypothesis
@@ -24,6 +26,8 @@ from layers.story import Cost, Outcome, Role, Step
 
 MOST_CHECKS = 8  # that an implementer may ask for in one round: each starts a server
 MOST_FEEDBACK = 8000  # characters
+MOST_DIFF = 60_000  # of a diff that a judge is shown, and that is tried
+REJECTED_BEFORE = "rejected_before"  # the judge's word on these very files stays
 CHECK_BROKE = "check_broke"  # a tool of ours: no other draft would help
 # The same, as the checks answer it themselves: they never raise for what broke inside of them.
 _NOT_THEIRS = frozenset({CHECK_BROKE, "tool_failed", "evaluator_changed", "machine_too_noisy"})
@@ -129,6 +133,8 @@ class Drafts:
     redacted: Callable[[str], str] = redact  # what may be seen of a text
     wall_s: float = 0.0  # that checks took since it was last set to 0
     left: int = MOST_CHECKS  # for the implementer to ask for
+    judged: bool = False  # somebody reads the diff and can reject it
+    rejected: dict[str, str] = field(default_factory=dict)  # by the judge: why, by digest of files
     _last: tuple[Plan, Mapping[str, bytes | None], Checked] | None = field(
         default=None, init=False, repr=False
     )
@@ -154,12 +160,39 @@ class Drafts:
         wrong = self._unfit(files)
         return wrong or self._checked(plan, hypothesis, edit), hypothesis, edit
 
+    def rejects(self, files: Mapping[str, bytes | None], why: str) -> None:
+        """Keep that the judge rejected these contents: nobody is asked about them again."""
+        self.rejected[_digest(files)] = why
+
     def _unfit(self, files: Mapping[str, bytes | None]) -> Checked | None:
+        """Return why a draft is neither checked nor judged, None where it is."""
         if not files:
             return _refused("no_op_edit", "the workspace is as it was")
-        held = [name for name, text in files.items() if text and self._holds_secret(text)]
+        held = [
+            self.redacted(name)
+            for name, text in files.items()
+            if self._holds_secret(name.encode()) or self._holds_secret(text or b"")
+        ]
         if held:
             return _refused("holds_a_secret", f"a credential stands in {', '.join(sorted(held))}")
+        hidden = unreadable(files, self.workspace.original, self.redacted)
+        if hidden is not None:
+            return _refused(hidden.reason, hidden.detail)
+        if (why := self.rejected.get(_digest(files))) is not None:
+            told = "The accuracy judge rejected this very change before; change it."
+            return _refused(REJECTED_BEFORE, f"{told}\n{why}")
+        return self._unjudgeable() if self.judged else None
+
+    def _unjudgeable(self) -> Checked | None:
+        """Return why a judge could not see all of a draft, None where it can."""
+        diff = self.workspace.diff(self.redacted)
+        if len(diff) > MOST_DIFF:
+            told = f"the diff has {len(diff):,} characters; at most {MOST_DIFF:,} are audited"
+            return _refused("too_large_to_judge", told)
+        # Lines that look like no secret in their file may look like one between others.
+        if places := hidden_lines(diff, self.redacted):
+            told = f"line {places[0][0]} of the diff looks like a credential; write it otherwise"
+            return _refused("looks_like_a_secret", told)
         return None
 
     def _holds_secret(self, text: bytes) -> bool:
@@ -186,6 +219,7 @@ def run_rounds(parts: Parts, plan: Plan | None, brief: str, drafts: Drafts, seen
     """Go round until a draft passes the public checks and the judge, or the rounds are spent."""
     steps: list[Step] = []
     turn = _Turn()
+    drafts.judged = parts.reviewer is not None
     for number in range(1, parts.rounds + 1):
         if (over := parts.spent()) is not None:
             steps.append(_not_begun(number, *over))
@@ -254,6 +288,8 @@ def _turn(parts: Parts, task: Task, drafts: Drafts, seen: Seen) -> _Turn:
         if audit.rejected:
             turn.reason = audit.step.reason or audit.step.outcome
             turn.fault = audit.step.outcome is Outcome.REJECTED  # else there was no audit
+            if turn.fault:
+                drafts.rejects(draft.files, f"{turn.reason}: {audit.feedback}")
             turn.final = not turn.fault
             lead = "The accuracy judge would not let it be tried."
             turn.feedback = _told(lead, audit.feedback, "the accuracy judge", seen)
@@ -282,6 +318,15 @@ def _check_step(checked: Checked, number: int, wall_s: float) -> Step:
         reason=checked.reason,
         cost=Cost(usd=0.0, wall_s=wall_s),
     )
+
+
+def _digest(files: Mapping[str, bytes | None]) -> str:
+    """Return what tells the contents of an edit apart from any other."""
+    whole = hashlib.sha256()
+    for path, content in sorted(files.items()):
+        held = "gone" if content is None else hashlib.sha256(content).hexdigest()
+        whole.update(f"{path}\0{held}\0".encode("utf-8", "surrogatepass"))
+    return whole.hexdigest()
 
 
 def _refused(reason: str, detail: str) -> Checked:

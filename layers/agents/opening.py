@@ -10,7 +10,7 @@ from knowledge.yamlfile import YamlError
 from layers.agent_settings import BudgetSection
 from layers.agents import kept
 from layers.agents.budget import Purse
-from layers.agents.desk import Notebook
+from layers.agents.desk import Notebook, secrets_of
 from layers.agents.proposer import build
 from layers.agents.transcripts import Transcripts
 from layers.base import COOKBOOK, LayerName
@@ -56,7 +56,7 @@ def open_proposers(
     layers = [one for one in stack.manifest.layers if wanted is None or one in wanted]
     share = shard_share(options.shard, stack.manifest, layers)
     purse = Purse(folder / LEDGER, shared_out(settings.budget, share))
-    transcripts = Transcripts(folder, tuple(environ.values()))
+    transcripts = Transcripts(folder, secrets_of(settings, environ))
     sandbox = Sandbox.open(stack.manifest.sandbox)
     return [
         build(

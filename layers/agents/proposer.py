@@ -25,7 +25,7 @@ from layers.agents.brief import situation_told, situation_words
 from layers.agents.budget import Purse
 from layers.agents.command import CommandImplementer
 from layers.agents.conversation import Speaker
-from layers.agents.desk import Desk, Notebook, State
+from layers.agents.desk import Desk, Notebook, State, secrets_of
 from layers.agents.implementer import ModelImplementer
 from layers.agents.inner import Drafted, Drafts, Parts, run_rounds
 from layers.agents.messages import MessagesClient
@@ -42,7 +42,7 @@ from layers.base import Edit, Hypothesis, LayerName
 from layers.errors import FvecError, InvalidInput, RunStopped
 from layers.evidence import Iteration, Verdict
 from layers.loop.proposing import Check, Heard, Situation, Written
-from layers.redact import known_secrets, redact
+from layers.redact import redact
 from layers.repository.stack import Stack
 from layers.sandbox.box import Sandbox
 from layers.story import Outcome, Role, Step, Story
@@ -50,7 +50,8 @@ from layers.story import Outcome, Role, Step, Story
 MOST_BARREN = 2  # stories in a row that led to no candidate
 MOST_DIFF = 20_000  # characters of a candidate's diff that are kept for its evaluator
 MOST_SKILLS = 3  # that a program is shown as a whole, for it cannot ask for them
-MOST_REASON = 300  # characters of why a proposer ended
+MOST_REASON = 300  # characters of why a proposer ended, or why a judge rejected
+MOST_REJECTED = 100  # drafts whose rejection is kept
 NO_ISSUE = "no-plan"  # of a story that came to none
 
 _ENDING = frozenset({Outcome.OUT_OF_BUDGET, Outcome.UNREACHABLE})
@@ -155,14 +156,27 @@ class AgentProposer:
                 if planned.plan is None:
                     return self._unplanned(telling, planned)
                 self._begin(telling, planned.plan)
-            drafts = Drafts(workspace, accept, check, self._desk.secrets, self._desk.redacted)
+            drafts = Drafts(
+                workspace,
+                accept,
+                check,
+                self._desk.secrets,
+                self._desk.redacted,
+                rejected=dict(self._state.rejected),
+            )
             drafted = run_rounds(self._parts, telling.plan, brief, drafts, telling.seen)
+        self._know(rejected=self._still_rejected(drafts.rejected))
         telling.steps += drafted.steps
         if drafted.plan is not None and not telling.begun:
             telling.plan = drafted.plan
             if _possible(accept, drafted.plan):
                 self._begin(telling, drafted.plan)
         return self._drafted(telling, drafted)
+
+    def _still_rejected(self, rejected: Mapping[str, str]) -> dict[str, str]:
+        """Return what of the judge's rejections is kept for later stories: the newest of them."""
+        newest = list(rejected.items())[-MOST_REJECTED:]
+        return {digest: one_line(self._clean(why), MOST_REASON) for digest, why in newest}
 
     def _brief(self, telling: _Telling) -> str:
         situation, offered, asks = telling.situation, self._desk.offered, self._planner is not None
@@ -394,7 +408,7 @@ def build(  # noqa: PLR0913  # what a run has, by name
     Raises InvalidInput or Missing where the settings lack a section, or what it needs.
     """
     book = memory if isinstance(memory, Notebook) else Notebook(memory, memory)
-    secrets = _secrets(settings, environ)
+    secrets = secrets_of(settings, environ)
     desk = Desk(
         out=out,
         purse=purse,
@@ -414,12 +428,6 @@ def build(  # noqa: PLR0913  # what a run has, by name
     if name == "anthropic" and settings.anthropic is not None:
         return _asking(settings, settings.anthropic, environ, desk, book, transcripts)
     raise InvalidInput(f"nothing configures the proposer {name!r}", hint="give it a section")
-
-
-def _secrets(settings: AgentSettings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what must stand in no text and in no edit; a key by whatever name it has."""
-    key = environ.get(settings.anthropic.api_key_from, "") if settings.anthropic else ""
-    return tuple(dict.fromkeys([*known_secrets(environ), *([key] if key.strip() else [])]))
 
 
 def _asking(

@@ -36,7 +36,8 @@ _MARKER_BYTES = 8
 _BEFORE = 50  # characters of an excerpt in front of what is suspicious
 _AFTER = 400  # and behind its start, of which some may come to nothing
 _AT_ONCE = 500  # characters that are normalised at once: the time grows with their square
-_SOURCE_ENCODINGS = frozenset(
+# Of source code: what is not ASCII may be another letter in these, never code.
+SOURCE_ENCODINGS = frozenset(
     {"utf-8", "utf8", "utf-8-sig", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "cp1252"}
 )
 
@@ -126,13 +127,29 @@ def legible(text: str, redacted: Callable[[str], str] = redact) -> str:
     return "\n".join(_legible_line(line, redacted) for line in lines)
 
 
+def hidden_lines(text: str, redacted: Callable[[str], str] = redact) -> list[tuple[int, str]]:
+    """Return the lines of which `legible` shows not all, by number, as they stand in the text."""
+    return [
+        (number, raw)
+        for number, (raw, clean) in enumerate(
+            zip(text.split("\n"), redacted(text).split("\n"), strict=True), 1
+        )
+        if raw != clean or _bare(raw, redacted) is not None
+    ]
+
+
 def _legible_line(line: str, redacted: Callable[[str], str]) -> str:
-    named = visible(line)
-    if named != line:  # what nobody sees may break up a secret, which is then not known for one
-        bare = visible(seen(line.replace("\r", "")))
-        if (clean := redacted(bare)) != bare:
-            return clean
-    return named
+    clean = _bare(line, redacted)
+    return visible(line) if clean is None else clean
+
+
+def _bare(line: str, redacted: Callable[[str], str]) -> str | None:
+    """Return a line without what nobody sees where that broke up a secret in it, else None."""
+    if visible(line) == line:
+        return None
+    bare = visible(seen(line.replace("\r", "")))
+    clean = redacted(bare)
+    return clean if clean != bare else None
 
 
 class _Marks:
@@ -279,7 +296,7 @@ def _in_line(line: str, number: int) -> Iterator[tuple[str, int]]:
         if hit := pattern.search(line):
             yield kind, hit.start()
     encoding = _ENCODING.match(line) if number <= 2 else None  # where an interpreter looks for it
-    if encoding and encoding[1].lower().replace("_", "-") not in _SOURCE_ENCODINGS:
+    if encoding and encoding[1].lower().replace("_", "-") not in SOURCE_ENCODINGS:
         yield "source_encoding", 0
 
 

@@ -24,6 +24,7 @@ from layers.agents.below import (
     TooLarge,
     TooMany,
 )
+from layers.agents.configuration import configures_agents
 from layers.agents.differences import unified
 from layers.errors import ToolFailed
 from layers.gates.paths import guarded
@@ -58,11 +59,14 @@ class Workspace:
     All methods but `make`, `reset` and `close` raise WorkspaceRefused. A program works in `root`.
     """
 
-    def __init__(self, base: Path, home: Path, protected: Sequence[str]) -> None:
+    def __init__(
+        self, base: Path, home: Path, protected: Sequence[str], hidden: Sequence[str]
+    ) -> None:
         """Take two folders as they are; `make` is what fills one from the other."""
         self._origin = base
         self._home = home
         self._protected = protected
+        self._hidden = hidden
         self.root = home / "tree"
         spare = home / "new"
         self._base = Folder(base)
@@ -76,17 +80,20 @@ class Workspace:
         self._closed = False
 
     @classmethod
-    def make(cls, root: Path, under: Path, protected: Sequence[str]) -> Workspace:
+    def make(
+        cls, root: Path, under: Path, protected: Sequence[str], hidden: Sequence[str] = ()
+    ) -> Workspace:
         """Copy the tracked plain files of the worktree `root` to a new folder in `under`.
 
-        Links, submodules and bytecode are left out, and stay as they are in the edit. `protected`
-        are files, folders and globs that judge a candidate. The worktree must stay until the
-        workspace is closed. Raises ToolFailed where it cannot be made.
+        Links, submodules, bytecode and what configures coding agents are left out, and stay as they
+        are in the edit. `protected` are files, folders and globs that judge a candidate; of the
+        files and folders `hidden` nothing is shown. The worktree must stay until the workspace is
+        closed. Raises ToolFailed where it cannot be made.
         """
         try:
             under.mkdir(parents=True, exist_ok=True)
             home = Path(tempfile.mkdtemp(prefix="workspace-", dir=under.resolve()))
-            workspace = cls(root.resolve(), home, tuple(protected))
+            workspace = cls(root.resolve(), home, tuple(protected), tuple(hidden))
             try:
                 workspace._fill()
             except BaseException:
@@ -121,6 +128,26 @@ class Workspace:
                     raise self._moved(name)
         except (OSError, NotPlain) as error:
             raise ToolFailed(f"the workspace {self.root} cannot be reset: {error}") from error
+
+    @contextmanager
+    def lent(self, name: str) -> Iterator[Callable[[int], bytes | None]]:
+        """Let a name in the root be a program's for a while: what the repository has there is gone.
+
+        Yields what reads at most so many bytes of what the program put there, None where it put
+        nothing; that raises as `Folder.read`. Whatever it is goes, and the repository's comes back.
+        """
+        self._tree.clear(name)
+        try:
+            yield lambda most: self._left_at(name, most)
+        finally:
+            self._tree.clear(name)
+            for path in self._originals:
+                if path.partition("/")[0] == name:
+                    self._copied(path)
+
+    def _left_at(self, name: str, most: int) -> bytes | None:
+        self._tree.let_in()
+        return None if self._tree.kind((name,)) is None else self._tree.read((name,), most)
 
     def listing(self, under: str = "") -> list[str]:
         """Return the plain files below a folder, sorted; a file is a listing of itself."""
@@ -234,12 +261,33 @@ class Workspace:
         """
         files = self.edit()
         return "".join(
-            unified(path, self._original(path), files[path], shown) for path in sorted(files)
+            unified(path, self.original(path), files[path], shown) for path in sorted(files)
         )
+
+    def original(self, path: str) -> bytes | None:
+        """Return what a file held at first, None where there was none.
+
+        A note in its place where it is too long to be shown. Raises ToolFailed where the worktree
+        is not what it was.
+        """
+        content = self._originals.get(path)
+        if content is None:
+            return None
+        if content.size > MOST_EDIT_BYTES:
+            return f"({content.size:,} bytes: too many to show)\n".encode()
+        try:
+            data = self._base.read(path.split("/"), content.size)
+        except (OSError, NotPlain, TooLarge) as error:
+            raise self._moved(path) from error
+        if hashlib.sha256(data).hexdigest() != content.digest:
+            raise self._moved(path)
+        return data
 
     def _fill(self) -> None:
         """Copy what git tracks, and keep what each file holds."""
         for name in dict.fromkeys(git.tracked(self._origin)):
+            if configures_agents(name) or self._hides(name):
+                continue
             content = None if _stays_out(name) else self._copied(name)
             if content is None:
                 self._left_out.add(name)
@@ -261,21 +309,6 @@ class Workspace:
 
     def _mode(self, name: str) -> int:
         return _PROGRAM_MODE if name in self._programs else _SOURCE_MODE
-
-    def _original(self, path: str) -> bytes | None:
-        """Return what a file held at first, None where there was none."""
-        content = self._originals.get(path)
-        if content is None:
-            return None
-        if content.size > MOST_EDIT_BYTES:
-            return f"({content.size:,} bytes: too many to show)\n".encode()
-        try:
-            data = self._base.read(path.split("/"), content.size)
-        except (OSError, NotPlain, TooLarge) as error:
-            raise self._moved(path) from error
-        if hashlib.sha256(data).hexdigest() != content.digest:
-            raise self._moved(path)
-        return data
 
     def _moved(self, path: str) -> ToolFailed:
         return ToolFailed(f"{self._origin / path} changed while an agent worked on a copy of it")
@@ -327,7 +360,7 @@ class Workspace:
             raise OutOfBounds(f"{_shown(path)} leads out of the workspace")
         if not pure.parts or str(pure) != path or len(pure.parts) > MOST_DEEP:
             raise WorkspaceRefused(f"{_shown(path)} is no path such as models/ranker/1/model.py")
-        if problem := self._unfit(path):
+        if problem := self._unfit(path) or self._hides(path):
             raise OutOfBounds(problem)
         return pure.parts
 
@@ -346,6 +379,8 @@ class Workspace:
         for part in parts:
             if why := _odd(part):
                 return f"{_shown(path)}: {why}"
+        if configures_agents(path):
+            return f"{_shown(path)} configures coding agents: none is shown, and none may be made"
         for end in range(1, len(parts) + 1):
             if (above := "/".join(parts[:end])) in self._left_out:
                 return (
@@ -354,10 +389,23 @@ class Workspace:
                 )
         return None
 
+    def _hides(self, path: str) -> str | None:
+        """Say why nothing is shown of a path, None where it may be seen."""
+        places = {path, *map(str, PurePosixPath(path).parents)}
+        if places.isdisjoint(self._hidden):
+            return None
+        return (
+            f"{_shown(path)} is hidden: it judges a change, and is shown to nobody who writes one"
+        )
+
     def _unfit_entry(self, entry: Entry) -> str | None:
         """Say why what lies in the workspace cannot be of an edit, None where it can."""
         if problem := self._unfit(entry.path):
             return problem
+        # What is protected, too, is for the gate of paths to reject.
+        hidden = self._hides(entry.path)
+        if hidden is not None and not guarded([entry.path], self._protected):
+            return hidden
         if entry.kind is Kind.FOLDER:
             return f"{_shown(entry.path)} lies too deep"
         if entry.kind is not Kind.FILE:

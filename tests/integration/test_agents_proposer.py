@@ -337,7 +337,8 @@ def test_a_broken_draft_is_repaired_from_the_reason(tmp_path: Path) -> None:
 
 
 def test_what_the_judge_rejects_is_not_tried(tmp_path: Path) -> None:
-    script = cast([planned()], [WRITE, SUBMIT, SUBMIT], [REJECT, REJECT])
+    other = Say(tools=[("write_file", {"path": MODEL, "content": f"{FASTER}# as before\n"})])
+    script = cast([planned()], [WRITE, SUBMIT, other, SUBMIT], [REJECT, REJECT])
     with world(tmp_path, script, rounds=2) as here:
         written = here.proposer().write(here.situation(), Checks())
 
@@ -348,6 +349,29 @@ def test_what_the_judge_rejects_is_not_tried(tmp_path: Path) -> None:
     assert last.text in here.first_texts("submit")[1]
     assert "open after 1 that failed: rejected: result_reuse" in written.backlog[0]
     assert written.ended == ""
+
+
+def test_the_judge_is_asked_once_about_a_change_whatever_issue_it_is_handed_in_for(
+    tmp_path: Path,
+) -> None:
+    again = [WRITE, SUBMIT, SUBMIT]
+    script = cast([planned(), planned(issue="other-rows")], [*again, *again], [REJECT])
+    with world(tmp_path, script, rounds=2) as here:
+        first = here.proposer().write(here.situation(), Checks())
+        later = here.proposer()  # of another process
+        later.restore(first.state)
+        second = later.write(here.situation(), Checks())
+
+    assert [step.role for step in first.story.steps].count(Role.JUDGE) == 1
+    assert first.story.steps[-1].reason == "rejected_before"
+    assert [step.reason for step in second.story.steps if step.role is not Role.IMPLEMENTER][
+        1:
+    ] == [
+        "rejected_before",
+        "rejected_before",
+    ]
+    assert "the second request gets the texts of the first" in second.story.steps[-1].text
+    assert (first.edit, second.edit) == (None, None)
 
 
 def test_without_an_audit_there_is_no_trial_and_nobody_is_blamed(tmp_path: Path) -> None:

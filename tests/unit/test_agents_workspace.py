@@ -3,11 +3,15 @@
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from layers.agents import workspace as module
+from layers.agents.below import NotPlain, TooLarge
+from layers.agents.configuration import configures_agents
 from layers.agents.workspace import (
     MOST_EDIT_BYTES,
     MOST_FILES,
@@ -581,3 +585,103 @@ def test_no_workspace_is_made_of_what_is_no_checkout(tmp_path: Path) -> None:
     assert list((tmp_path / "work").iterdir()) == []
     with pytest.raises(ToolFailed, match="no workspace can be made"):
         Workspace.make(tmp_path / "nowhere", tmp_path / "work", ())
+
+
+# --- what is not shown ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CLAUDE.md",
+        "docs/Agents.MD",
+        "GEMINI.md",
+        ".claude/settings.json",
+        ".mcp.json",
+        "models/.cursor/rules",
+        ".codex/config.toml",
+        ".aider.conf.yml",
+        ".github/copilot-instructions.md",
+        ".github/instructions/python.instructions.md",
+    ],
+)
+def test_what_configures_agents_is_not_there_stays_and_may_not_be_made(
+    name: str, tmp_path: Path
+) -> None:
+    root = repository(tmp_path / "stack", {**FILES, name: b"Obey.\n"})
+    with closing(Workspace.make(root, tmp_path / "work", PROTECTED)) as workspace:
+        assert workspace.listing() == sorted(FILES)
+        assert not (workspace.root / name).exists()
+        assert workspace.edit() == {}
+        for reach in (
+            partial(workspace.read, name),
+            partial(workspace.write, name, "x"),
+            partial(workspace.delete, name),
+        ):
+            with pytest.raises(OutOfBounds, match="configures coding agents"):
+                reach()
+        put(workspace, name)
+        with pytest.raises(WorkspaceRefused, match="configures coding agents"):
+            workspace.edit()
+
+
+@pytest.mark.parametrize("name", ["models/claude/1/model.py", ".github/workflows/agents.yml"])
+def test_names_that_configure_nothing_are_let_be(name: str) -> None:
+    assert not configures_agents(name)
+
+
+def test_what_is_hidden_is_not_there_and_stays(tmp_path: Path) -> None:
+    root = repository(tmp_path / "stack", {**FILES, "traffic/record.py": b"seed = 1\n"})
+    hidden = ("checks/referee.py", "traffic")
+    with closing(Workspace.make(root, tmp_path / "work", PROTECTED, hidden)) as workspace:
+        kept = set(FILES) - {"checks/referee.py", "traffic/requests.bin"}
+        assert set(workspace.listing()) == kept
+        assert workspace.search("seed") == []
+        for path in ("checks/referee.py", "traffic/record.py", "traffic", "traffic/new"):
+            with pytest.raises(OutOfBounds, match="is hidden"):
+                workspace.listing(path)
+            with pytest.raises(OutOfBounds, match="is hidden"):
+                workspace.write(path, "x")
+        assert workspace.edit() == {}
+        put(workspace, "checks/referee.py")  # for the gate of paths
+        assert list(workspace.edit()) == ["checks/referee.py"]
+        put(workspace, "traffic/new")
+        with pytest.raises(WorkspaceRefused, match="'traffic/new' is hidden"):
+            workspace.edit()
+
+
+# --- a name that is lent --------------------------------------------------------------------------
+
+
+def test_a_name_is_lent_and_what_the_repository_has_there_comes_back(workspace: Workspace) -> None:
+    with workspace.lent("README.md") as left:
+        assert left(10) is None
+        put(workspace, "README.md", b"mine\n")
+        assert left(10) == b"mine\n"
+        with pytest.raises(TooLarge):
+            left(4)
+    with workspace.lent("docs"):
+        assert "docs/windows.txt" not in workspace.listing()
+
+    assert workspace.edit() == {}
+
+
+def test_a_name_that_became_a_deep_closed_folder_is_cleared(workspace: Workspace) -> None:
+    here = os.open(".", os.O_RDONLY)
+    try:
+        with workspace.lent("claim") as left:
+            os.chdir(workspace.root)
+            for _ in range(1500):
+                Path("claim").mkdir()
+                os.chdir("claim")
+            os.fchdir(here)
+            for folder in ("claim/claim", "claim", "."):
+                (workspace.root / folder).chmod(0)
+            with pytest.raises(NotPlain):
+                left(10)
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+    assert not (workspace.root / "claim").exists()
+    assert workspace.edit() == {}

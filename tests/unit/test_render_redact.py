@@ -174,6 +174,12 @@ def test_the_secrets_of_an_environment_are_those_whose_names_say_so():
         "HOME": "/home/someone",
         "MONKEY": "not-a-secret",
         "AWS_ACCESS_KEY_ID": "name-of-a-key",
+        "GITHUB_PAT": "a-personal-token",
+        "DB_CREDENTIALS": "name-and-word",
+        "AGENT_AUTH": "who-is-asking",
+        "SESSION_COOKIE": "a-long-session",
+        "REPORTS_DSN": "db://name:word@host",
+        "USER": "the-runner",
     }
     assert set(known_secrets(environment)) == {
         "one-secret-value",
@@ -181,5 +187,10 @@ def test_the_secrets_of_an_environment_are_those_whose_names_say_so():
         "new-secret-value",
         "old-secret-value",
         "another-value",
+        "a-personal-token",
+        "name-and-word",
+        "who-is-asking",
+        "a-long-session",
+        "db://name:word@host",
     }
     assert redact("it is old-secret-value.", known_secrets(environment)) == f"it is {MARK}."
