@@ -51,7 +51,15 @@ KEPT = frozenset(  # values that have to be one of a few
 def attacked(value: Any, text: str, key: str = "") -> Any:
     """Return JSON whose every text, and every free key, is the attack."""
     if isinstance(value, dict):
-        free = key in {"latency_ms", "packages", "by_process", "cpu_s", "by_phase", "bandwidth", "resources"}
+        free = key in {
+            "latency_ms",
+            "packages",
+            "by_process",
+            "cpu_s",
+            "by_phase",
+            "bandwidth",
+            "resources",
+        }
         return {f"{text}{k}" if free else k: attacked(v, text, k) for k, v in value.items()}
     if isinstance(value, list):
         return [attacked(item, text, key) for item in value]
