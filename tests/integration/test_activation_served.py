@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-import numpy as np
 import psutil
 import pytest
 
@@ -22,7 +21,7 @@ from tests.tiny_verifier import MODEL, Tiny, tiny_verifier
 pytestmark = pytest.mark.triton
 
 CONFIG = "models/tiny_features/config.pbtxt"
-TABLE = "models/tiny_features/1/percentiles.bin"
+TABLE = "models/tiny_features/1/percentiles.txt"
 LAYER = Proposals({})  # takes no local gain of its own
 
 
@@ -116,8 +115,8 @@ def test_a_new_file_is_seen_in_the_memory_of_the_model(tiny, judge):
     text = searched(tiny)
     old = "PERCENTILES = np.linspace(0, 80, 1500)"
     assert text.count(old) == 1
-    mapped = 'PERCENTILES = np.memmap(__file__.replace("model.py", "percentiles.bin"), "f8", "r")'
-    files = {FEATURES: text.replace(old, mapped), TABLE: np.linspace(0, 80, 1500).tobytes()}
+    mapped = 'MAPPED = np.memmap(__file__.replace("model.py", "percentiles.txt"), "u1", "r")'
+    files = {FEATURES: text.replace(old, f"{mapped}\n{old}"), TABLE: b"0 to 80\n" * 1024}
     loaded = [Activation(Sign.LOADED, MODEL, name) for name in (TABLE, "models/none.bin")]
     found = judge(tiny.candidate(files, contract(*loaded)))
     assert seen(found) == [True, False], found.detail
@@ -137,7 +136,7 @@ def test_a_value_that_the_server_reports(tiny, judge):
 def test_an_agent_that_names_no_sign_is_rejected_before_a_server_starts(tiny, judge):
     found = judge(tiny.candidate({FEATURES: searched(tiny)}, contract()))
     assert (found.verdict.value, found.reason) == ("rejected", "activation_missing")
-    assert [gate.name for gate in found.gates] == ["paths", "activation"]
+    assert [gate.name for gate in found.gates] == ["paths", "plan", "activation"]
 
 
 def test_a_model_that_dies_while_it_is_profiled_does_not_serve(tiny, judge, monkeypatch):
@@ -176,6 +175,7 @@ def test_a_good_draft_passes_the_public_checks(tiny):
     assert found.passed, found.detail
     assert [(gate.name, gate.reason) for gate in found.gates] == [
         ("paths", "paths_allowed"),
+        ("plan", "within_its_plan"),
         ("build", "builds"),
         ("serves", "serves"),
         ("refusals", "refusals_identical"),
