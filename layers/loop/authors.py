@@ -138,7 +138,7 @@ class Authors:
         """Commit a draft on no branch, in a worktree that goes again."""
         worktree = self.stack.worktree(base.commit, self.worktrees)
         try:
-            commit, patch = git.commit_edit(worktree, edit)
+            commit, patch = git.commit_edit(worktree, edit, as_it_is=True)
             yield Candidate(hypothesis, edit, "", base.commit, commit, worktree, patch)
         finally:
             self.stack.remove_worktree(worktree)

@@ -5,6 +5,7 @@ The user's own configuration stays in force for the rest (safe.directory above a
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
@@ -41,6 +42,9 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 _DISK = ("No space left", "unable to write", "Read-only file system", "Disk quota exceeded")
 _LEFT_LOCK = re.compile(r"'(?P<file>[^']+\.lock)': File exists")
 _PROTECTED = {".git", ".github"}
+_CHANGING = ("filter", "ident", "working-tree-encoding", "eol")  # attributes, on the way in or out
+_UNSET = frozenset({"unspecified", "unset"})
+_SHA256_DIGITS = 64
 
 
 def git(
@@ -116,12 +120,15 @@ def resolve(root: Path, revision: str) -> str:
     return git(root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").strip()
 
 
-def commit_edit(worktree: Path, edit: Edit) -> tuple[str, str]:
+def commit_edit(worktree: Path, edit: Edit, *, as_it_is: bool = False) -> tuple[str, str]:
     """Apply `edit` to a clean worktree and commit it; return the commit and its patch.
 
     The dates are the base commit's, so that the same edit of the same base is the same commit.
-    An edit that changes nothing gives a commit with an empty patch.
+    An edit that changes nothing gives a commit with an empty patch. With `as_it_is`, InvalidInput
+    where git, by the repository's attributes, would keep or check out other bytes than the edit's.
     """
+    if as_it_is:
+        _check_attributes(worktree, edit)
     base = resolve(worktree, "HEAD")
     for name, content in edit.files.items():
         _write(worktree, checked_path(worktree, name), content)
@@ -138,7 +145,48 @@ def commit_edit(worktree: Path, edit: Edit) -> tuple[str, str]:
         env={"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date},
     )
     commit = resolve(worktree, "HEAD")
+    if as_it_is:
+        _check_kept(worktree, commit, edit)
     return commit, patch_between(worktree, base, commit)
+
+
+def _check_attributes(worktree: Path, edit: Edit) -> None:
+    """Refuse files that git would change on their way in or out, before any filter runs."""
+    names = [name for name, content in edit.files.items() if content is not None]
+    if not names:
+        return
+    told = git(worktree, "check-attr", "-z", *_CHANGING, "--", *names).split("\0")
+    for name, attribute, value in zip(told[::3], told[1::3], told[2::3], strict=False):
+        changes = value not in _UNSET
+        if attribute == "eol":  # line feeds stay as they are; where others were taken out is seen
+            changes = value == "crlf"
+        if changes:
+            raise _other_bytes(name, f"its attribute {attribute} in .gitattributes is {value}")
+
+
+def _check_kept(worktree: Path, commit: str, edit: Edit) -> None:
+    """Refuse a commit whose blobs are not the bytes of the edit: those were served and judged."""
+    names = [name for name, content in edit.files.items() if content is not None]
+    if not names:
+        return
+    listed = git(worktree, "--literal-pathspecs", "ls-tree", "-r", "-z", commit, "--", *names)
+    kept = {}
+    for entry in filter(None, listed.split("\0")):
+        about, _, name = entry.partition("\t")
+        kept[name] = about.split()[2]
+    for name in names:
+        if kept.get(name) != _blob(edit.files[name] or b"", kept.get(name, "")):
+            raise _other_bytes(name, "by its attributes, in .gitattributes or of this machine")
+
+
+def _blob(content: bytes, like: str) -> str:
+    """Return the name of a blob, in the format that another name is in."""
+    digest = hashlib.sha256 if len(like) == _SHA256_DIGITS else hashlib.sha1
+    return digest(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _other_bytes(name: str, why: str) -> InvalidInput:
+    return InvalidInput(f"git would keep other bytes of {name!r} than were checked: {why}")
 
 
 def pick(worktree: Path, commit: str) -> str | None:

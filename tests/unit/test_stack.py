@@ -12,7 +12,7 @@ import pytest
 
 from layers.base import Edit
 from layers.errors import FvecError, InvalidInput, ToolFailed
-from layers.repository.git import checked_path
+from layers.repository.git import checked_path, commit_edit
 from layers.repository.stack import Stack, build_log
 from layers.sandbox.base import Ending
 from layers.sandbox.box import LimitReached, Sandbox
@@ -229,6 +229,41 @@ def test_the_same_edit_is_the_same_commit_and_an_empty_one_has_no_patch(
         assert patch == ""
         _, patch, _ = stack.commit_edit(stack.commit, "fvec/z", edit({}), tmp_path / "r")
         assert patch == ""
+
+
+@pytest.mark.parametrize(
+    ("attributes", "content"),
+    [
+        ("* text=auto", b"one\r\ntwo\r\n"),
+        ("*.py text eol=lf", b"one\r\n"),
+        ("*.py eol=crlf", b"one\n"),
+        ("*.py ident", b"$Id$\n"),
+        ("*.py ident", b"$Id: of an author $\n"),
+        ("*.py working-tree-encoding=UTF-16", b"\xfe\xff\x00a"),
+        ("models/** filter=marks", b"one\n"),
+    ],
+)
+def test_what_git_would_change_on_its_way_is_not_committed_as_it_is(
+    tiny_repo: Path, tmp_path: Path, attributes: str, content: bytes
+) -> None:
+    ran = tmp_path / "ran"
+    (tiny_repo / ".gitattributes").write_text(f"{attributes}\n")
+    commit_all(tiny_repo)
+    git(tiny_repo, "config", "filter.marks.clean", f"touch {ran}; cat")
+
+    with pytest.raises(InvalidInput, match=r"git would keep other bytes of 'models/new\.py'"):
+        commit_edit(tiny_repo, edit({"models/new.py": content}), as_it_is=True)
+    assert not ran.exists()
+
+
+def test_what_git_keeps_as_it_is_is_committed(tiny_repo: Path) -> None:
+    (tiny_repo / ".gitattributes").write_text("* text=auto\n*.bin -text\n")
+    commit_all(tiny_repo)
+    files = {"a.py": b"one\n", "b.bin": b"\r\n\x00", "a b/\u00e9.py": b"", ".gitignore": None}
+
+    commit, _ = commit_edit(tiny_repo, edit(files), as_it_is=True)
+
+    assert git(tiny_repo, "show", f"{commit}:a.py") == "one"
 
 
 def test_a_branch_that_a_person_built_on_is_left_alone(tiny_repo: Path, tmp_path: Path) -> None:
