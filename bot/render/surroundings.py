@@ -30,6 +30,7 @@ from bot.render.content import (
 from bot.render.measured import SERVED, Words
 from layers.base import COOKBOOK
 from layers.floor.triage import seconds
+from layers.places import without_places
 
 if TYPE_CHECKING:
     from layers.evidence import (
@@ -187,7 +188,7 @@ def _attempt(iteration: Iteration, linked: Container[int]) -> Row:
 
 def why(iteration: Iteration) -> Line:
     """Return the reason code with the number or detail that goes with it."""
-    detail = iteration.detail
+    detail = without_places(iteration.detail)
     told = theirs(detail, MOST_DETAIL) if detail else words(_last_gain(iteration))
     return code(iteration.reason), words(" "), told
 

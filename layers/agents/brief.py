@@ -21,6 +21,7 @@ from layers.base import Hotspot, LayerName, Profile
 from layers.evidence import Iteration, ProfileRecord, Verdict
 from layers.loop.proposing import Situation
 from layers.measure.boundaries import LookPlan
+from layers.places import without_places
 
 MOST_HOTSPOTS = 30  # of each kind
 MOST_LINES = 120  # of a list that grows with runs
@@ -194,5 +195,5 @@ def _tried(one: Iteration) -> str:
     if one.verdict is Verdict.ACCEPTED or one.looks:
         told += f"; {gain_line(one)}"
     told += f"; commit {(one.commit or 'none')[:12]}"
-    detail = " ".join(one.detail.split())[:MOST_DETAIL]
+    detail = " ".join(without_places(one.detail).split())[:MOST_DETAIL]
     return f"{told}; {detail}" if detail and one.verdict is not Verdict.ACCEPTED else told

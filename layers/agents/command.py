@@ -33,6 +33,7 @@ from layers.agents.workspace import Workspace, WorkspaceRefused
 from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.loop.proposing import Checked
 from layers.manifest import SandboxMode
+from layers.places import without_places
 from layers.programs import scrubbed_environment
 from layers.redact import known_secrets, redact
 from layers.sandbox.base import Confinement, Ending
@@ -147,7 +148,7 @@ class CommandImplementer:
             round=task.round,
             outcome=done.outcome,
             reason=done.reason,
-            text=self._text(done.text, printed),
+            text=self._text(done.text, printed, workspace.root),
             cost=Cost(wall_s=time.monotonic() - started),  # what it spends itself is not known
             transcript=transcript.name,
         )
@@ -261,8 +262,10 @@ class CommandImplementer:
         _note_refusals(sorted(files), workspace, seen)
         return _Done(Outcome.EDITED, "", f"Changed: {_listed(sorted(files))}.", claim.plan)
 
-    def _text(self, text: str, printed: str) -> str:
+    def _text(self, text: str, printed: str, root: Path) -> str:
         """Return a step's text with the last lines that the program printed, within its bound."""
+        places = {root.resolve(): "WORKSPACE"}
+        text, printed = (without_places(said, places) for said in (text, printed))
         lines = [line[:LINE] for line in printed.splitlines() if line.strip()][-LAST_LINES:]
         said = "\n".join(["", "The last lines that it printed:", *lines]) if lines else ""
         return words(redact(text, self._secrets), MOST_TEXT - len(said)) + said

@@ -21,6 +21,7 @@ from layers.agents.workspace import Workspace, WorkspaceRefused
 from layers.base import Edit, Hypothesis
 from layers.errors import FvecError, InvalidInput, RunStopped
 from layers.loop.proposing import Check, Checked
+from layers.places import without_places
 from layers.redact import redact
 from layers.story import Cost, Outcome, Role, Step
 
@@ -208,7 +209,7 @@ class Drafts:
             raise
         except FvecError as error:
             reason = "edit_refused" if isinstance(error, InvalidInput) else CHECK_BROKE
-            return _refused(reason, error.message)
+            return _refused(reason, without_places(error.message))
         finally:
             self.wall_s += time.monotonic() - started
         self._last = plan, dict(edit.files), found

@@ -42,6 +42,7 @@ from layers.base import Edit, Hypothesis, LayerName
 from layers.errors import FvecError, InvalidInput, RunStopped
 from layers.evidence import Iteration, Verdict
 from layers.loop.proposing import Check, Heard, Situation, Written
+from layers.places import without_places
 from layers.redact import redact
 from layers.repository.stack import Stack
 from layers.sandbox.box import Sandbox
@@ -108,6 +109,7 @@ class AgentProposer:
 
     def heard(self, iteration: Iteration, situation: Situation) -> Heard:
         """Take the verdict on the candidate that it wrote last, and have it explained."""
+        iteration = self._placeless(iteration)
         with self._desk.purse.working():
             found = self._evaluated(iteration, situation)
         mechanism = found.mechanism if found is not None else ""
@@ -225,7 +227,7 @@ class AgentProposer:
         self, telling: _Telling, outcome: Outcome, why: str, *, counted: bool = True
     ) -> Written:
         """End a story without a candidate: an attempt, where its author came to none."""
-        told = one_line(self._clean(why), MOST_REASON)
+        told = one_line(self._nowhere(self._clean(why)), MOST_REASON)
         memory = self._notebook.memory
         if telling.begun and telling.plan is not None and counted:
             memory = backlog.no_candidate(memory, telling.plan.issue, outcome, told)
@@ -365,8 +367,21 @@ class AgentProposer:
     def _clean(self, text: str) -> str:
         return self._desk.redacted(text)
 
+    def _nowhere(self, text: str) -> str:
+        """Return a text without places of this machine; see `layers.places`."""
+        return without_places(text, {self._desk.out.resolve(): "RESULTS"})
+
+    def _placeless(self, iteration: Iteration) -> Iteration:
+        """Return a verdict as it may be told to a service, and kept: what failed may name places."""
+        gates = [
+            gate.model_copy(update={"detail": self._nowhere(gate.detail)})
+            for gate in iteration.gates
+        ]
+        detail = self._nowhere(iteration.detail)
+        return iteration.model_copy(update={"detail": detail, "gates": gates})
+
     def _cleaned(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        texts = (words(self._clean(step.text)) for step in steps)
+        texts = (words(self._nowhere(self._clean(step.text))) for step in steps)
         return tuple(
             step.model_copy(update={"text": text}) for step, text in zip(steps, texts, strict=True)
         )

@@ -153,8 +153,8 @@ def check_tool(check: Callable[[], Checked], seen: Seen) -> Tool:
     def run(_: NoArguments) -> str:
         try:
             checked = check()
-        except WorkspaceRefused as refused:
-            raise ToolRefused(str(refused)) from refused
+        except WorkspaceRefused as refused:  # it may name what the repository or a program made
+            raise ToolRefused(seen.fenced(str(refused), "the workspace")) from refused
         return _told(checked, seen)
 
     return Tool(

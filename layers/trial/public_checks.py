@@ -19,6 +19,7 @@ from layers.base import ChangeClass
 from layers.evidence import Gate, GateResult, Verdict
 from layers.gates.correctness import Limits
 from layers.gates.tensors import Array, bits_differ, deviation_of, rms, type_name
+from layers.places import without_places
 from layers.traffic.recorded import Traffic
 from layers.trial import equivalence
 from layers.trial.trial import Trial, TrialEnded
@@ -166,7 +167,7 @@ def _ended(gates: Sequence[Gate], end: TrialEnded, detail: str) -> Gate:
 
 def for_author(text: str, root: Path) -> str:
     """Return text without the places of this machine that the author cannot know, bounded."""
-    lines = text.replace(f"{root}/", "").splitlines()
+    lines = without_places(text.replace(f"{root}/", "")).splitlines()
     kept = [line[:MOST_LINE] for line in lines if not line.lstrip().startswith("log: ")]
     whole = "\n".join(kept).strip()
     if len(whole) <= MOST_HEAD + MOST_TAIL:

@@ -540,6 +540,13 @@ def test_a_program_that_does_not_start_is_broken(work: Work, tmp_path: Path) -> 
     assert "could not be run" in done.step.text
 
 
+def test_what_a_program_prints_names_no_place_of_this_machine(work: Work, tmp_path: Path) -> None:
+    step = work.implement(_script(work, tmp_path, "#!/bin/sh\npwd\n")).step
+
+    assert "WORKSPACE" in step.text
+    assert str(tmp_path) not in step.text
+
+
 def test_a_program_of_one_file_needs_no_folder_to_read(work: Work, tmp_path: Path) -> None:
     done = work.implement(_script(work, tmp_path, "#!/bin/sh\necho reading $FVEC_PROMPT\n"))
 

@@ -536,6 +536,22 @@ def test_an_evaluator_that_says_nothing_leaves_the_verdict_as_it_is(tmp_path: Pa
     assert "nobody named the reason in the mechanism" in heard.backlog[0]
 
 
+def test_no_place_of_this_machine_reaches_the_service_or_the_memory(tmp_path: Path) -> None:
+    at = Path.home() / ".cache" / "somewhere"
+    broke = judged(Verdict.REJECTED, "does_not_serve", detail=f"{at}/x.so is missing")
+    looked = broke.model_copy(update={"looks": judged(Verdict.REJECTED, "slower", 0.9).looks})
+    with world(tmp_path, cast([planned()], DONE, [FINE], [Fault("500")])) as here:
+        proposer = here.proposer()
+        proposer.write(here.situation(), Checks())
+        proposer.heard(looked, here.situation())
+        asked = "".join(here.first_texts("advise"))
+        heard = proposer.heard(broke, here.situation())
+
+    assert "HOME/.cache/somewhere/x.so is missing" in asked
+    assert str(at) not in asked
+    assert "HOME/.cache/somewhere/x.so is missing" in heard.backlog[0]
+
+
 # --- going on -------------------------------------------------------------------------------------
 
 

@@ -344,6 +344,99 @@ def test_an_edit_that_holds_a_secret_goes_nowhere(rounds: Rounds) -> None:
     assert SECRET not in drafted.steps[-1].text
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"{SOURCE}LAST_TOKEN = _memo[k]if[k][0]in[*_memo]else[f][0](x\n", "looks_like_a_secret"),
+        (f"# coding: utf-7\n{SOURCE}", "unreadable"),
+        (
+            f"{SOURCE}{'# padding, so that nobody sees what follows' * 20}\n" * 80,
+            "too_large_to_judge",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_neither_checked_nor_judged(
+    rounds: Rounds, text: str, reason: str
+) -> None:
+    checks, judge = Checks([PASSED]), Audits([])
+
+    drafted = rounds.go(Scripted([edits(text)]), checks, judge, rounds=1)
+
+    assert (drafted.reason, drafted.edit, drafted.fault) == (reason, None, True)
+    assert (checks.asked, judge.diffs) == ([], [])
+    assert drafted.steps[-1].text
+
+
+def test_how_long_a_diff_is_matters_to_a_judge_alone(rounds: Rounds) -> None:
+    text = "".join(f"ROW_{number} = {number}\n" for number in range(6000))
+    assert rounds.go(Scripted([edits(text)]), Checks([PASSED])).edit is not None
+
+
+def test_lines_that_only_the_diff_makes_a_secret_of_are_not_judged(rounds: Rounds) -> None:
+    # The sign of a line that went makes a marker of four dashes one of five.
+    before = "----BEGIN PRIVATE KEY-----\nkeep = 1\n"
+    rounds.workspace.write("models/features/1/key.py", before)
+    drafts = Drafts(rounds.workspace, lambda told: hypothesis(told.issue), Checks([PASSED]))
+    drafts.judged = True
+    original = rounds.workspace.original
+    rounds.workspace.original = lambda path: (  # type: ignore[method-assign]
+        before.encode() if path.endswith("key.py") else original(path)
+    )
+    rounds.workspace.write(
+        "models/features/1/key.py", "hidden=eval/of/what/nobody/sees\nkeep = 1\n"
+    )
+
+    assert drafts.checked(plan())[0].reason == "looks_like_a_secret"
+
+
+def test_a_secret_in_the_name_of_a_file_goes_nowhere(rounds: Rounds) -> None:
+    def act(task, workspace, check):
+        workspace.write(f"models/features/{SECRET}.txt", "x\n")
+        return Implemented(step(Outcome.EDITED, 1))
+
+    checks = Checks([PASSED])
+    drafted = rounds.go(Scripted([act]), checks, rounds=1)
+
+    assert (drafted.reason, drafted.edit, checks.asked) == ("holds_a_secret", None, [])
+
+
+def test_the_judge_is_asked_once_about_the_same_contents(rounds: Rounds) -> None:
+    judge, checks = Audits(["result_reuse", "work_skipped", ""]), Checks([PASSED])
+    other = edits(f"{FASTER}# another\n")
+
+    drafted = rounds.go(
+        Scripted([edits(), edits(), other, edits(), other]), checks, judge, rounds=5
+    )
+
+    assert len(judge.diffs) == 2
+    assert len(checks.asked) == 2
+    told = [one.reason for one in drafted.steps if one.role is Role.CHECKS]
+    assert told == ["", "rejected_before", "", "rejected_before", "rejected_before"]
+    assert "result_reuse: answers of one request for another" in drafted.steps[4].text
+    assert (drafted.edit, drafted.fault) == (None, True)
+
+
+def test_a_change_that_was_never_audited_may_be_handed_in_again(rounds: Rounds) -> None:
+    drafts = Drafts(rounds.workspace, lambda told: hypothesis(told.issue), Checks([PASSED]))
+
+    class Silent:
+        def review(self, plan, diff, workspace, seen, round) -> Reviewed:
+            mute = Step(role=Role.JUDGE, round=round, outcome=Outcome.MALFORMED)
+            return Reviewed(mute, rejected=True, feedback="it was not audited")
+
+    run_rounds(Parts(Scripted([edits()]), Silent(), 1), plan(), "brief", drafts, rounds.seen)
+
+    assert drafts.rejected == {}
+
+
+def test_an_error_of_ours_names_no_place_of_this_machine(rounds: Rounds) -> None:
+    checks = Checks([ToolFailed(f"git add failed in {Path.home()}/stack")])
+
+    drafted = rounds.go(Scripted([edits()]), checks)
+
+    assert drafted.steps[-1].text == "git add failed in HOME/stack"
+
+
 # --- the checks -----------------------------------------------------------------------------------
 
 
