@@ -220,7 +220,9 @@ def open_session(
         view = _seen(stack.view(worktree, env), stack)
         _check_configs(view)
         _build(stack, worktree, env, sandbox)
-        traffic = Traffic.load(worktree, stack.manifest.traffic)
+        traffic = replace(
+            Traffic.load(worktree, stack.manifest.traffic), optional=_optional_inputs(view)
+        )
         cpus = generator_cpus(stack.manifest.server.cpus)
         with LoadGenerator(traffic, cpus=cpus, work_dir=out / "load") as load:
             bench = Bench(
@@ -390,6 +392,16 @@ def _check_configs(view: StackView) -> None:
             except InvalidInput as error:
                 error.hint = error.hint or "the model server would refuse this file too: mend it"
                 raise
+
+
+def _optional_inputs(view: StackView) -> frozenset[str]:
+    """Return what the entry model's configuration lets a client leave out."""
+    section = view.manifest.stack
+    path = view.root / section.models / section.entry / "config.pbtxt"
+    if not path.is_file():
+        return frozenset()
+    config = pbtxt.parse(pbtxt.decode(path.read_bytes(), path), path).message
+    return frozenset(entry.name for entry in config.input if entry.optional)
 
 
 def _shut_in(stack: Stack, weakest: SandboxMode | None) -> None:

@@ -5,8 +5,8 @@
 All is real but the model: the service is the tests' own on loopback, and says what stands below in this
 file, which two stretches of reading the example's code and its profile led to. What it proposes is
 checked, audited, measured and judged as from any other. Two changes, each with a first draft that
-must not pass: one breaks requests of older clients (the public checks find it), one keeps texts of
-requests for ever (the accuracy judge finds it). `report.html` in --out tells the story.
+must not pass: one forgets a caller (the public checks find it), one keeps texts of requests for
+ever (the accuracy judge finds it). `report.html` in --out tells the story.
 """
 
 from __future__ import annotations
@@ -163,24 +163,20 @@ def replies() -> dict[str, Iterator[Say]]:
             [
                 Say("I read the helpers and their callers first.", [READ]),
                 Say(
-                    "Both helpers take the table now.",
+                    "The helper takes the table now.",
                     [
                         _replace(*INDEX),
-                        _replace(OPTIONAL, "    return get_column(request, name)\n"),
                         _replace(request, f"            request = by_name(request)\n{request}"),
                     ],
                 ),
                 _submitted(first, "Same tensors, by a table instead of a walk."),
-                Say("Older clients leave inputs out: the default is needed.", [READ]),
+                Say("get_optional asks the server still: I forgot it.", [READ]),
                 Say(
-                    "I give the default back where an input is not sent.",
+                    "It takes the table, too, and gives the default where an input is not sent.",
                     [
                         _replace(
-                            '    """Returns an input that older clients do not send, else the '
-                            'default."""\n    return get_column(request, name)\n',
-                            '    """Returns an input that older clients do not send, else the '
-                            'default."""\n    return get_column(request, name) if name in request '
-                            "else default\n",
+                            OPTIONAL,
+                            "    return get_column(request, name) if name in request else default\n",
                         ),
                         CHECKS,
                     ],

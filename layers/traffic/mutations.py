@@ -1,6 +1,6 @@
 """Changed copies of recorded requests, so that outputs are compared on more than was recorded.
 
-Values, strings and the candidate dimension change; shapes stay consistent, so a model that is
+Values, strings and the candidate dimension change, optional inputs are left out; shapes stay consistent, so a model that is
 right must answer them. Which dimension counts the candidates is read from the traffic: axes whose
 sizes go up and down together over the requests are one dimension, and the one with most inputs is
 it. Integers that count or index other inputs (their sum or last value is another input's size in
@@ -10,7 +10,7 @@ every sampled request) stay as they are.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,22 +36,29 @@ Axis = tuple[str, int]  # input name and axis
 class Mutator:
     """Makes changed requests from recorded ones; the same seed makes the same requests."""
 
-    def __init__(self, requests: Sequence[bytes]) -> None:
-        """Sample the requests to learn their structure; ValueError on a malformed one."""
+    def __init__(self, requests: Sequence[bytes], optional: Iterable[str] = ()) -> None:
+        """Sample the requests to learn their structure; ValueError on a malformed one.
+
+        `optional` are inputs that a client may leave out; so may it what some sampled request lacks.
+        """
         self._requests = requests
         step = max(1, len(requests) // SAMPLED_REQUESTS)
         sample = [decode(requests[i]) for i in range(0, len(requests), step)]
         self.candidate_axes = candidate_axes(sample)
         self._structural = structural_inputs(sample)
+        names = {name for tensors in sample for name in tensors}
+        lacking = {name for name in names if any(name not in tensors for tensors in sample)}
+        self._optional = sorted(lacking | (names & set(optional)))
 
     def requests(self, seed: int, count: int) -> list[bytes]:
-        """Return `count` requests; every kind of mutation appears once `count` is at least 4."""
+        """Return `count` requests; every kind of mutation appears once `count` is at least 5."""
         rng = np.random.default_rng(seed)
         kinds: list[Callable[[Tensors, np.random.Generator], Tensors]] = [
             self._jitter_numbers,
             self._replace_strings,
             self._permute_candidates,
             self._keep_one_candidate,
+            *([self._leave_optional_out] if self._optional else []),
         ]
         made = []
         for position in range(count):
@@ -85,6 +92,15 @@ class Mutator:
     def _keep_one_candidate(self, tensors: Tensors, rng: np.random.Generator) -> Tensors:
         """Keep one candidate, drawn at random."""
         return self._take(tensors, lambda size: rng.integers(size, size=1))
+
+    def _leave_optional_out(self, tensors: Tensors, rng: np.random.Generator) -> Tensors:
+        """Leave out some of the inputs that a client need not send; never all inputs."""
+        there = [name for name in self._optional if name in tensors]
+        count = min(len(there), len(tensors) - 1)
+        if count < 1:
+            return tensors
+        left_out = set(rng.permutation(there)[: int(rng.integers(1, count + 1))].tolist())
+        return {name: values for name, values in tensors.items() if name not in left_out}
 
     def _take(self, tensors: Tensors, choose: Callable[[int], NDArray[np.int64]]) -> Tensors:
         """Select along the candidate dimension of every input that has it."""

@@ -88,6 +88,7 @@ class Traffic:
     order: NDArray[np.int64]  # [n], indices into requests
     rate: float  # arrivals per second over the recording
     digest: str  # SHA-256 over both files
+    optional: frozenset[str] = frozenset()  # inputs that a client may leave out
 
     @classmethod
     def load(cls, root: Path, section: TrafficSection) -> Traffic:
@@ -133,7 +134,7 @@ class Traffic:
 
     def mutated(self, seed: int, count: int) -> list[bytes]:
         """Return `count` changed copies of recorded requests, shapes consistent; see `Mutator`."""
-        return Mutator(self.requests).requests(seed, count)
+        return Mutator(self.requests, self.optional).requests(seed, count)
 
 
 def write(folder: Path, messages: Sequence[bytes], arrivals: Sequence[tuple[float, int]]) -> None:

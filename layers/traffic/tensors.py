@@ -61,10 +61,16 @@ def decode_response(response: bytes) -> dict[str, Array]:
 
 
 def encode(template: bytes, tensors: Mapping[str, Array], request_id: str) -> bytes:
-    """Return the request `template` with other tensor values; names and datatypes stay."""
+    """Return the request `template` with other tensor values; names and datatypes stay.
+
+    What `tensors` do not hold is left out.
+    """
     message = parse(service_pb2.ModelInferRequest, template)
     message.id = request_id
     del message.raw_input_contents[:]
+    kept = [tensor for tensor in message.inputs if tensor.name in tensors]
+    del message.inputs[:]
+    message.inputs.extend(kept)
     for tensor in message.inputs:
         values = tensors[tensor.name]
         del tensor.shape[:]

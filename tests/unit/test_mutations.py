@@ -7,7 +7,7 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from layers.traffic.mutations import LONG_STRING_BYTES, Mutator
-from layers.traffic.tensors import decode
+from layers.traffic.tensors import decode, encode
 from tests.grpc_peer import record
 
 
@@ -82,6 +82,31 @@ def test_some_keep_one_candidate_and_some_reorder(made):
 def test_strings_become_empty_unknown_long_and_not_utf8(made):
     strings = {value for tensors in made[1::4] for value in tensors["name"].flat}
     assert {b"", b"never-seen-before", b"\xff\xfe\x00\x80", b"x" * LONG_STRING_BYTES} <= strings
+
+
+def test_optional_inputs_are_left_out_of_some():
+    made = [
+        decode(message) for message in Mutator(REQUESTS, ["price", "not-there"]).requests(7, 50)
+    ]
+    names = set(decode(REQUESTS[0]))
+    assert all(set(tensors) == names - {"price"} for tensors in made[4::5])
+    assert all(set(tensors) == names for kind in range(4) for tensors in made[kind::5])
+
+
+def test_what_a_recorded_request_lacks_is_optional():
+    whole = decode(REQUESTS[0])
+    without = {name: values for name, values in whole.items() if name != "price"}
+    shorter = encode(REQUESTS[0], without, "shorter")
+    assert set(decode(shorter)) == set(without)
+    made = [decode(m) for m in Mutator([*REQUESTS[:3], shorter]).requests(1, 40)]
+    assert any("price" not in tensors for tensors in made[4::5])
+
+
+def test_never_are_all_inputs_left_out():
+    names = list(decode(REQUESTS[0]))
+    made = [decode(message) for message in Mutator(REQUESTS, names).requests(3, 50)]
+    assert all(tensors for tensors in made)
+    assert len({len(tensors) for tensors in made[4::5]}) > 1
 
 
 def test_numbers_move(made):
