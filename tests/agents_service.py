@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layers.agent_settings import AnthropicSection, BudgetSection, ModelSection, Prices
-from layers.agents.budget import Purse
-from layers.agents.messages import MessagesClient
+from layers.agents.service.budget import Purse
+from layers.agents.service.messages import MessagesClient
 from tests.messages_server import Asked, Fault, MessagesServer, Say, Script
 
 KEY = "sk-scripted-0123456789abcdefghij"

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from layers.agents.budget import Usage
+from layers.agents.service.budget import Usage
 
 Block = dict[str, Any]
 UNSEEN = ("timeout", "drip", "half_stream", "no_end", "malformed_json", "disconnect", "empty")

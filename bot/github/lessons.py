@@ -32,7 +32,7 @@ from knowledge.store import (
     load_cards,
 )
 from knowledge.yamlfile import YamlError
-from layers.agents import kept
+from layers.agents.memory import kept
 from layers.base import Edit
 from layers.errors import InvalidInput, Location
 from layers.loop import learning

@@ -22,14 +22,14 @@ from string import Template
 from knowledge import yamlfile
 from knowledge.yamlfile import YamlError
 from layers.agent_settings import CommandSection
-from layers.agents.below import NotPlain, TooLarge
 from layers.agents.inner import Implemented, Task
 from layers.agents.plan import Plan
-from layers.agents.prompting import prompt
-from layers.agents.quoting import HOW_QUOTED, Seen
-from layers.agents.steps import words
-from layers.agents.transcripts import Transcripts
-from layers.agents.workspace import Workspace, WorkspaceRefused
+from layers.agents.roles.prompting import prompt
+from layers.agents.roles.steps import words
+from layers.agents.service.transcripts import Transcripts
+from layers.agents.workbench.below import NotPlain, TooLarge
+from layers.agents.workbench.quoting import HOW_QUOTED, Seen
+from layers.agents.workbench.workspace import Workspace, WorkspaceRefused
 from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.loop.proposing import Checked
 from layers.manifest import SandboxMode

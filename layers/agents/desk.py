@@ -13,11 +13,11 @@ from pydantic import Field
 
 from knowledge.memory import Memory
 from layers.agent_settings import AgentSettings
-from layers.agents import kept
-from layers.agents.brief import Allowed
-from layers.agents.budget import OutOfBudget, Purse
-from layers.agents.offered import Offered
-from layers.agents.workspace import Workspace
+from layers.agents.memory import kept
+from layers.agents.roles.brief import Allowed
+from layers.agents.roles.offered import Offered
+from layers.agents.service.budget import OutOfBudget, Purse
+from layers.agents.workbench.workspace import Workspace
 from layers.base import LayerName, StackView
 from layers.gates.paths import CONFIG_FILE, judging_modules, protected_files
 from layers.manifest import MANIFEST_PATH, judging_paths

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from layers.agents.plan import Plan, PlanRefused
-from layers.agents.quoting import Seen, hidden_lines
-from layers.agents.readable import unreadable
-from layers.agents.steps import FREE, words
-from layers.agents.workspace import Workspace, WorkspaceRefused
+from layers.agents.roles.steps import FREE, words
+from layers.agents.workbench.quoting import Seen, hidden_lines
+from layers.agents.workbench.readable import unreadable
+from layers.agents.workbench.workspace import Workspace, WorkspaceRefused
 from layers.base import Edit, Hypothesis
 from layers.errors import FvecError, InvalidInput, RunStopped
 from layers.loop.proposing import Check, Checked

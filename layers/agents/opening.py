@@ -8,11 +8,11 @@ from pathlib import Path
 from knowledge.store import Cards
 from knowledge.yamlfile import YamlError
 from layers.agent_settings import BudgetSection
-from layers.agents import kept
-from layers.agents.budget import Purse
 from layers.agents.desk import Notebook, secrets_of
+from layers.agents.memory import kept
 from layers.agents.proposer import build
-from layers.agents.transcripts import Transcripts
+from layers.agents.service.budget import Purse
+from layers.agents.service.transcripts import Transcripts
 from layers.base import COOKBOOK, LayerName
 from layers.errors import InvalidInput, Location
 from layers.loop.instruments import Instruments

@@ -19,25 +19,25 @@ from knowledge.memory import Memory, one_line
 from knowledge.store import Cards
 from knowledge.yamlfile import YamlError
 from layers.agent_settings import AgentSettings, AnthropicSection, ModelSection
-from layers.agents import backlog, kept
-from layers.agents.accuracy_judge import AccuracyJudge
-from layers.agents.brief import situation_told, situation_words
-from layers.agents.budget import Purse
 from layers.agents.command import CommandImplementer
-from layers.agents.conversation import Speaker
 from layers.agents.desk import Desk, Notebook, State, secrets_of
-from layers.agents.implementer import ModelImplementer
 from layers.agents.inner import Drafted, Drafts, Parts, run_rounds
-from layers.agents.messages import MessagesClient
-from layers.agents.offered import Offered
-from layers.agents.performance_evaluator import Evaluated, PerformanceEvaluator
+from layers.agents.memory import backlog, kept
+from layers.agents.memory.plateau import plateau
 from layers.agents.plan import Plan, PlanRefused, to_hypothesis
-from layers.agents.planner import Planned, Planner
-from layers.agents.plateau import plateau
-from layers.agents.quoting import Seen
-from layers.agents.steps import FREE, words
-from layers.agents.transcripts import Transcripts
-from layers.agents.workspace import WorkspaceRefused
+from layers.agents.roles.accuracy_judge import AccuracyJudge
+from layers.agents.roles.brief import situation_told, situation_words
+from layers.agents.roles.implementer import ModelImplementer
+from layers.agents.roles.offered import Offered
+from layers.agents.roles.performance_evaluator import Evaluated, PerformanceEvaluator
+from layers.agents.roles.planner import Planned, Planner
+from layers.agents.roles.steps import FREE, words
+from layers.agents.service.budget import Purse
+from layers.agents.service.conversation import Speaker
+from layers.agents.service.messages import MessagesClient
+from layers.agents.service.transcripts import Transcripts
+from layers.agents.workbench.quoting import Seen
+from layers.agents.workbench.workspace import WorkspaceRefused
 from layers.base import Edit, Hypothesis, LayerName
 from layers.errors import FvecError, InvalidInput, RunStopped
 from layers.evidence import Iteration, Verdict

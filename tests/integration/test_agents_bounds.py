@@ -4,11 +4,11 @@ import pytest
 from pydantic import BaseModel
 
 from layers.agent_settings import BudgetSection
-from layers.agents import messages
-from layers.agents.budget import Purse, Usage
-from layers.agents.conversation import AnswerTool, Speaker, Tool
-from layers.agents.messages import MessagesClient, ServiceFailed
-from layers.agents.transcripts import Transcripts
+from layers.agents.service import messages
+from layers.agents.service.budget import Purse, Usage
+from layers.agents.service.conversation import AnswerTool, Speaker, Tool
+from layers.agents.service.messages import MessagesClient, ServiceFailed
+from layers.agents.service.transcripts import Transcripts
 from layers.story import Outcome, Role
 from tests.agents_service import KEY, LEDGER, MODEL, Service, always, saying, service
 from tests.messages_server import MOST_DRIPS, STALLING, Fault, Say

@@ -21,10 +21,10 @@ from knowledge import yamlfile
 from layers.agents.command import HYPOTHESIS, MOST_CLAIM_BYTES, CommandImplementer
 from layers.agents.inner import Drafted, Drafts, Implemented, Parts, Task, run_rounds
 from layers.agents.plan import Plan, to_hypothesis
-from layers.agents.prompting import prompt
-from layers.agents.quoting import Seen
-from layers.agents.transcripts import Transcripts
-from layers.agents.workspace import Workspace
+from layers.agents.roles.prompting import prompt
+from layers.agents.service.transcripts import Transcripts
+from layers.agents.workbench.quoting import Seen
+from layers.agents.workbench.workspace import Workspace
 from layers.base import Edit, Hypothesis, LayerName, Profile
 from layers.errors import InvalidInput, Missing
 from layers.evidence import NoiseFloor

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from layers.agent_settings import BudgetSection
-from layers.agents.budget import Purse, Usage
-from layers.agents.conversation import (
+from layers.agents.service.budget import Purse, Usage
+from layers.agents.service.conversation import (
     MOST_ALIKE,
     MOST_CALLS,
     MOST_MISSES,
@@ -21,7 +21,7 @@ from layers.agents.conversation import (
     Tool,
     ToolRefused,
 )
-from layers.agents.transcripts import Transcripts
+from layers.agents.service.transcripts import Transcripts
 from layers.story import MOST_TEXT, Outcome, Role, Step
 from tests.agents_service import KEY, LEDGER, MODEL, Service, always, saying, service
 from tests.messages_server import UNSEEN, Fault, Say

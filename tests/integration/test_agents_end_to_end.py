@@ -15,9 +15,9 @@ from bot import cli
 from layers import session
 from layers.agents.command import CommandImplementer
 from layers.agents.inner import Task
-from layers.agents.quoting import Seen
-from layers.agents.transcripts import Transcripts
-from layers.agents.workspace import Workspace
+from layers.agents.service.transcripts import Transcripts
+from layers.agents.workbench.quoting import Seen
+from layers.agents.workbench.workspace import Workspace
 from layers.errors import Inconclusive
 from layers.events import Silent
 from layers.evidence import GateResult, Iteration, JudgeReport, RunReport, Verdict

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from layers.agent_settings import AnthropicSection, BudgetSection
-from layers.agents.budget import FEWEST_TOKENS, OutOfBudget, Purse, Usage
-from layers.agents.messages import MessagesClient, ServiceFailed
-from layers.agents.wire import MOST_WAIT_S
+from layers.agents.service.budget import FEWEST_TOKENS, OutOfBudget, Purse, Usage
+from layers.agents.service.messages import MessagesClient, ServiceFailed
+from layers.agents.service.wire import MOST_WAIT_S
 from layers.errors import InvalidInput, Missing
 from layers.story import Cost, Outcome, Role
 from tests.agents_service import KEY, LEDGER, MODEL, PRICES, Service, always, saying, service
@@ -323,8 +323,8 @@ def test_a_model_without_prices_costs_tokens_alone(tmp_path):
 _ASKING = """
 import sys
 from pathlib import Path
-from layers.agents.budget import Purse
-from layers.agents.messages import MessagesClient
+from layers.agents.service.budget import Purse
+from layers.agents.service.messages import MessagesClient
 from layers.agent_settings import AnthropicSection, BudgetSection
 from layers.story import Role
 from tests.agents_service import KEY, MODEL

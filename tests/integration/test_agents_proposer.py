@@ -17,10 +17,10 @@ import pytest
 from knowledge.memory import Memory, parsed
 from knowledge.store import MEMORY_FILE
 from layers.agent_settings import AgentSettings, BudgetSection
-from layers.agents.budget import Purse, Usage
 from layers.agents.desk import Notebook
 from layers.agents.proposer import NO_ISSUE, AgentProposer, build
-from layers.agents.transcripts import Transcripts
+from layers.agents.service.budget import Purse, Usage
+from layers.agents.service.transcripts import Transcripts
 from layers.base import Edit, Hypothesis
 from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.evidence import Gate, GateResult, Verdict

@@ -17,7 +17,7 @@ from knowledge import yamlfile
 from knowledge.cards import CookbookCard, Finding, SkillCard
 from knowledge.memory import Issue, Memory, parsed
 from knowledge.store import builtin_directory, load_cards
-from layers.agents import kept
+from layers.agents.memory import kept
 from layers.errors import InvalidInput
 from layers.loop import learning
 from layers.repository import git

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layers.agents.differences import unified
+from layers.agents.workbench.differences import unified
 from tests.agents_workspace import applied
 
 LINES = st.lists(

@@ -5,7 +5,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from layers.agents.quoting import Seen, legible, suspicions, visible
+from layers.agents.workbench.quoting import Seen, legible, suspicions, visible
 from layers.redact import redact
 from tests import canaries
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from layers.agents.workspace import Workspace, WorkspaceRefused
+from layers.agents.workbench.workspace import Workspace, WorkspaceRefused
 from layers.gates.paths import guarded
 from layers.repository.git import checked_path
 from tests.agents_workspace import BEYOND, FILES, MODEL, PROTECTED, repository

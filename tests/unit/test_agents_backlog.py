@@ -14,7 +14,7 @@ import pytest
 
 import layers
 from knowledge.memory import MOST_FINDING, MOST_NOTES, MOST_WHY, Issue, Memory, MemoryFinding
-from layers.agents import backlog
+from layers.agents.memory import backlog
 from layers.evidence import Verdict
 from layers.measure.checks import ENVIRONMENT, VoidReason
 from layers.sandbox.base import Ending

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from layers.agent_settings import BudgetSection, ModelSection, Prices
-from layers.agents.budget import FEWEST_TOKENS, OutOfBudget, Purse, Usage, cost_of
+from layers.agents.service.budget import FEWEST_TOKENS, OutOfBudget, Purse, Usage, cost_of
 from layers.errors import InvalidInput, JournalBroken, Location, RunStopped
 from layers.story import Cost, Outcome, Role
 

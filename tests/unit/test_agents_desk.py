@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from layers.agent_settings import AgentSettings, AnthropicSection, BudgetSection, ModelSection
-from layers.agents.budget import Purse
 from layers.agents.desk import Desk, hidden_in, secrets_of, served_models
-from layers.agents.offered import Offered
+from layers.agents.roles.offered import Offered
+from layers.agents.service.budget import Purse
 from layers.base import LayerName
 from layers.manifest import judging_paths
 from layers.redact import redact

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from layers.agents.differences import unified
+from layers.agents.workbench.differences import unified
 from tests.agents_workspace import applied
 
 

@@ -13,7 +13,7 @@ from knowledge.memory import MOST_BYTES, Memory, parsed, rendered
 from knowledge.refine import merge_findings
 from knowledge.store import builtin_directory, load_cards
 from knowledge.yamlfile import loads
-from layers.agents import backlog, kept
+from layers.agents.memory import backlog, kept
 from layers.base import Ground
 from layers.evidence import Iteration, Verdict
 from layers.findings import finding

@@ -22,8 +22,8 @@ from layers.agents.inner import (
     run_rounds,
 )
 from layers.agents.plan import Plan, PlanRefused
-from layers.agents.quoting import Seen
-from layers.agents.workspace import Workspace
+from layers.agents.workbench.quoting import Seen
+from layers.agents.workbench.workspace import Workspace
 from layers.base import Edit, Hypothesis
 from layers.errors import InvalidInput, JournalBroken, ToolFailed
 from layers.evidence import Gate, GateResult

@@ -10,7 +10,7 @@ import pytest
 from knowledge.memory import MOST_BYTES, MOST_TITLE, Memory, parsed, rendered
 from knowledge.store import MEMORY_FILE, builtin_directory, load_cards
 from knowledge.yamlfile import YamlError
-from layers.agents import backlog, kept
+from layers.agents.memory import backlog, kept
 from layers.evidence import Verdict
 from layers.loop import learning
 from layers.repository.stack import Stack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layers.agents.plateau import LAST_LOOK, plateau, resolvable_ratio
+from layers.agents.memory.plateau import LAST_LOOK, plateau, resolvable_ratio
 from layers.evidence import NoiseFloor, Verdict
 from layers.measure.boundaries import LookPlan
 from tests.agents_judged import NOISE, judged

@@ -7,9 +7,9 @@ from importlib import resources
 
 import pytest
 
-from layers.agents.accuracy_judge import Kind
-from layers.agents.prompting import prompt, system
-from layers.agents.quoting import HOW_QUOTED
+from layers.agents.roles.accuracy_judge import Kind
+from layers.agents.roles.prompting import prompt, system
+from layers.agents.workbench.quoting import HOW_QUOTED
 from layers.base import ChangeClass
 
 MOST_BYTES = 8 * 1024  # of one prompt: it is read anew in every conversation
@@ -22,7 +22,7 @@ ENDS = {
 
 
 def test_prompts_are_packaged_and_short() -> None:
-    folder = resources.files("layers.agents").joinpath("prompts")
+    folder = resources.files("layers.agents.roles").joinpath("prompts")
     names = {file.name.removesuffix(".md") for file in folder.iterdir() if file.name[-3:] == ".md"}
     assert names >= {*ENDS, "gates", "data", "command"}
     assert all(0 < len(prompt(name).encode()) <= MOST_BYTES for name in names)

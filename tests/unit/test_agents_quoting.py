@@ -2,7 +2,14 @@
 
 import pytest
 
-from layers.agents.quoting import HOW_QUOTED, MOST_NOTED, Seen, legible, suspicions, visible
+from layers.agents.workbench.quoting import (
+    HOW_QUOTED,
+    MOST_NOTED,
+    Seen,
+    legible,
+    suspicions,
+    visible,
+)
 from layers.redact import MARK, redact
 from layers.story import MOST_TEXT, Refusal, Role, Suspicion
 from tests import canaries

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from layers.agents.quoting import hidden_lines
-from layers.agents.readable import Unreadable, unreadable
+from layers.agents.workbench.quoting import hidden_lines
+from layers.agents.workbench.readable import Unreadable, unreadable
 from layers.redact import redact
 
 OLD = b"import os\nPAD_TOKEN = lookup_of_the_padding\nprint(1)\n"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from layers.agents.budget import Usage
-from layers.agents.replies import (
+from layers.agents.service.budget import Usage
+from layers.agents.service.replies import (
     BYTES_BESIDE,
     MOST_BLOCKS,
     MOST_COUNT,

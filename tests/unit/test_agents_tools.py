@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from layers.agents.conversation import MOST_RESULT, Tool, ToolRefused
-from layers.agents.quoting import Seen
-from layers.agents.tools import check_tool, reading_tools, writing_tools
-from layers.agents.workspace import MOST_HITS, Workspace, WorkspaceRefused
+from layers.agents.service.conversation import MOST_RESULT, Tool, ToolRefused
+from layers.agents.workbench.quoting import Seen
+from layers.agents.workbench.tools import check_tool, reading_tools, writing_tools
+from layers.agents.workbench.workspace import MOST_HITS, Workspace, WorkspaceRefused
 from layers.evidence import Gate, GateResult
 from layers.loop.proposing import Checked
 from layers.redact import MARK

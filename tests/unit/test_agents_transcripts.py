@@ -6,8 +6,8 @@ import os
 import pytest
 from pydantic import BaseModel
 
-from layers.agents import transcripts as module
-from layers.agents.transcripts import Transcripts, bounded
+from layers.agents.service import transcripts as module
+from layers.agents.service.transcripts import Transcripts, bounded
 from layers.errors import JournalBroken
 from layers.story import Cost, Role
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from layers.agents import workspace as module
-from layers.agents.below import NotPlain, TooLarge
-from layers.agents.configuration import configures_agents
-from layers.agents.workspace import (
+from layers.agents.workbench import workspace as module
+from layers.agents.workbench.below import NotPlain, TooLarge
+from layers.agents.workbench.configuration import configures_agents
+from layers.agents.workbench.workspace import (
     MOST_EDIT_BYTES,
     MOST_FILES,
     MOST_HITS,

@@ -51,7 +51,7 @@ def test_every_file_of_the_packages_is_in_it(names):
     assert "layers/server/native/_bytes.c" in ours
     assert "knowledge/cookbook/features/lookups-one-pass.yaml" in ours
     assert "bot/render/templates/report.html.j2" in ours
-    assert "layers/agents/prompts/planner.md" in ours
+    assert "layers/agents/roles/prompts/planner.md" in ours
 
 
 def test_the_one_entry_is_the_console_script(names):

@@ -31,7 +31,7 @@ from tenacity import (
 )
 
 from layers.agent_settings import LOOPBACK
-from layers.agents.replies import Failed, Streamed, Whole, error_text
+from layers.agents.service.replies import Failed, Streamed, Whole, error_text
 from layers.story import Outcome
 
 MOST_WAIT_S = 60.0  # whatever the service asks for

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from layers.agents import lines
+from layers.agents.service import lines
 from layers.errors import JournalBroken
 from layers.record.journal import utc_now
 from layers.redact import redact

@@ -10,15 +10,15 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from layers.agents.brief import plan_told
-from layers.agents.conversation import AnswerTool, Speaker
 from layers.agents.inner import MOST_DIFF, Reviewed
 from layers.agents.plan import Plan
-from layers.agents.prompting import system
-from layers.agents.quoting import Seen
-from layers.agents.steps import told, without_answer
-from layers.agents.tools import reading_tools
-from layers.agents.workspace import Workspace
+from layers.agents.roles.brief import plan_told
+from layers.agents.roles.prompting import system
+from layers.agents.roles.steps import told, without_answer
+from layers.agents.service.conversation import AnswerTool, Speaker
+from layers.agents.workbench.quoting import Seen
+from layers.agents.workbench.tools import reading_tools
+from layers.agents.workbench.workspace import Workspace
 from layers.story import Outcome, Role, Told
 
 MOST_FINDINGS = 20

@@ -8,14 +8,14 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from layers.agents.conversation import AnswerTool, Speaker
-from layers.agents.offered import Offered
 from layers.agents.plan import Plan
-from layers.agents.prompting import system
-from layers.agents.quoting import Seen
-from layers.agents.steps import told, without_answer
-from layers.agents.tools import reading_tools
-from layers.agents.workspace import Workspace
+from layers.agents.roles.offered import Offered
+from layers.agents.roles.prompting import system
+from layers.agents.roles.steps import told, without_answer
+from layers.agents.service.conversation import AnswerTool, Speaker
+from layers.agents.workbench.quoting import Seen
+from layers.agents.workbench.tools import reading_tools
+from layers.agents.workbench.workspace import Workspace
 from layers.story import Outcome, Role, Step, Told
 
 MOST_NOTES = 3000  # characters

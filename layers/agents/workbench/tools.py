@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from layers.agents.conversation import Tool, ToolRefused
-from layers.agents.quoting import Seen
-from layers.agents.workspace import (
+from layers.agents.service.conversation import Tool, ToolRefused
+from layers.agents.workbench.quoting import Seen
+from layers.agents.workbench.workspace import (
     MOST_EDIT_BYTES,
     MOST_FILES,
     MOST_HITS,

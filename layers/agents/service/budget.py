@@ -20,7 +20,7 @@ from typing import Literal, NoReturn, TypeAlias
 from pydantic import Field, ValidationError
 
 from layers.agent_settings import BudgetSection, ModelSection, Prices
-from layers.agents import lines
+from layers.agents.service import lines
 from layers.errors import InvalidInput, JournalBroken, Location
 from layers.record.journal import utc_now
 from layers.story import Cost, Outcome, Role, Told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import inf, sqrt
 
-from layers.agents.backlog import kind_of
+from layers.agents.memory.backlog import kind_of
 from layers.base import COOKBOOK
 from layers.evidence import Iteration, NoiseFloor
 from layers.findings import gain_of

@@ -14,8 +14,8 @@ from pydantic import Field
 from knowledge.cards import CookbookCard, Finding, SkillCard
 from knowledge.retrieval import matching
 from knowledge.store import Cards
-from layers.agents.conversation import Tool, ToolRefused
-from layers.agents.quoting import Seen
+from layers.agents.service.conversation import Tool, ToolRefused
+from layers.agents.workbench.quoting import Seen
 from layers.base import LayerName
 from layers.story import Told
 

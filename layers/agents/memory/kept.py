@@ -26,7 +26,7 @@ from knowledge.memory import (
 )
 from knowledge.store import MEMORY_FILE, load_memory
 from knowledge.yamlfile import YamlError
-from layers.agents.backlog import LONGEST_MODEL, at_rest
+from layers.agents.memory.backlog import LONGEST_MODEL, at_rest
 from layers.loop import learning
 from layers.redact import redact
 from layers.repository.stack import Stack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from layers.agents.conversation import Conversed
+from layers.agents.service.conversation import Conversed
 from layers.story import MOST_TEXT, Cost, Outcome, Role, Step
 
 FREE = Cost(usd=0.0)  # of what no model did; `Cost()` alone says that the money is not known

@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from layers.agents.budget import Usage
-from layers.agents.transcripts import bounded
+from layers.agents.service.budget import Usage
+from layers.agents.service.transcripts import bounded
 from layers.story import Outcome
 
 MOST_TOKENS = 200_000  # of one reply, where nobody says how many it may have

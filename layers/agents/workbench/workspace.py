@@ -1,7 +1,7 @@
 """A copy of the repository for one author of a candidate, and the edit that it becomes.
 
 An agent's tools work in it by name, a program on the disk. Whatever either does there, nothing
-outside is read or written (`layers.agents.below`), and what comes out is contents of files by path:
+outside is read or written (`layers.agents.workbench.below`), and what comes out is contents of files by path:
 no links, no modes, nothing that git would not take. What a tool may not write it is told at once; a
 program is told by `edit`, and by the gate of paths, which has the last word for both.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from layers.agents.below import (
+from layers.agents.workbench.below import (
     MOST_DEEP,
     Content,
     Entry,
@@ -24,8 +24,8 @@ from layers.agents.below import (
     TooLarge,
     TooMany,
 )
-from layers.agents.configuration import configures_agents
-from layers.agents.differences import unified
+from layers.agents.workbench.configuration import configures_agents
+from layers.agents.workbench.differences import unified
 from layers.errors import ToolFailed
 from layers.gates.paths import guarded
 from layers.redact import redact

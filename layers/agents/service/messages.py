@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from layers.agents.budget import Purse, Usage
-from layers.agents.replies import MOST_DEPTH, Failed, Read, Streamed, Whole, clean
-from layers.agents.transcripts import bounded
+from layers.agents.service.budget import Purse, Usage
+from layers.agents.service.replies import MOST_DEPTH, Failed, Read, Streamed, Whole, clean
+from layers.agents.service.transcripts import bounded
 from layers.errors import InvalidInput, Missing
 from layers.redact import redact
 from layers.story import Cost, Outcome, Role
@@ -137,7 +137,7 @@ class MessagesClient:
 def _wire() -> ModuleType:
     """Return what talks to the service; raises Missing where its packages are not installed."""
     try:
-        from layers.agents import wire
+        from layers.agents.service import wire
     except ModuleNotFoundError as error:
         raise Missing(
             f"a model is to be asked, and the package {error.name!r} is not installed",

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from layers.agents.budget import OutOfBudget, Purse
-from layers.agents.messages import MessagesClient, Reply, ServiceFailed
-from layers.agents.transcripts import Transcript, Transcripts, bounded
+from layers.agents.service.budget import OutOfBudget, Purse
+from layers.agents.service.messages import MessagesClient, Reply, ServiceFailed
+from layers.agents.service.transcripts import Transcript, Transcripts, bounded
 from layers.story import MOST_TEXT, Cost, Outcome, Role
 
 if TYPE_CHECKING:

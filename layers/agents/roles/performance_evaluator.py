@@ -12,13 +12,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from layers.agents.brief import gain_line, profile_lines, record_lines
-from layers.agents.conversation import AnswerTool, Speaker
-from layers.agents.prompting import system
-from layers.agents.quoting import Seen
-from layers.agents.steps import told, without_answer
-from layers.agents.tools import reading_tools
-from layers.agents.workspace import Workspace
+from layers.agents.roles.brief import gain_line, profile_lines, record_lines
+from layers.agents.roles.prompting import system
+from layers.agents.roles.steps import told, without_answer
+from layers.agents.service.conversation import AnswerTool, Speaker
+from layers.agents.workbench.quoting import Seen
+from layers.agents.workbench.tools import reading_tools
+from layers.agents.workbench.workspace import Workspace
 from layers.base import Profile
 from layers.evidence import Gate, Iteration
 from layers.story import ContractRecord, Outcome, Role, SignRecord, Step, Told

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from layers.agents.quoting import SOURCE_ENCODINGS, hidden_lines
+from layers.agents.workbench.quoting import SOURCE_ENCODINGS, hidden_lines
 
 MOST_NAMED = 8
 _COOKIE = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")  # as an interpreter looks for it

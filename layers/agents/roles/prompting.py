@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib import resources
 
-from layers.agents.quoting import HOW_QUOTED
+from layers.agents.workbench.quoting import HOW_QUOTED
 
 
 @lru_cache(maxsize=32)
 def prompt(name: str) -> str:
-    """Return one packaged prompt, `layers/agents/prompts/NAME.md`."""
-    file = resources.files("layers.agents").joinpath("prompts", f"{name}.md")
+    """Return one packaged prompt, `layers/agents/roles/prompts/NAME.md`."""
+    file = resources.files("layers.agents.roles").joinpath("prompts", f"{name}.md")
     return file.read_text(encoding="utf-8").strip()
 
 

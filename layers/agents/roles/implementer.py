@@ -7,16 +7,16 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from layers.agents.brief import plan_told
-from layers.agents.conversation import AnswerTool, Speaker
 from layers.agents.inner import Implemented, Task
-from layers.agents.offered import Offered
 from layers.agents.plan import Line, plain_text
-from layers.agents.prompting import system
-from layers.agents.quoting import Seen
-from layers.agents.steps import told, without_answer
-from layers.agents.tools import check_tool, reading_tools, writing_tools
-from layers.agents.workspace import Workspace, WorkspaceRefused
+from layers.agents.roles.brief import plan_told
+from layers.agents.roles.offered import Offered
+from layers.agents.roles.prompting import system
+from layers.agents.roles.steps import told, without_answer
+from layers.agents.service.conversation import AnswerTool, Speaker
+from layers.agents.workbench.quoting import Seen
+from layers.agents.workbench.tools import check_tool, reading_tools, writing_tools
+from layers.agents.workbench.workspace import Workspace, WorkspaceRefused
 from layers.loop.proposing import Checked
 from layers.story import Outcome, Role, Told
 

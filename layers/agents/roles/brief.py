@@ -14,9 +14,9 @@ from math import sqrt
 from pathlib import PurePosixPath
 
 from knowledge.memory import Memory, MemoryFinding
-from layers.agents import backlog
+from layers.agents.memory import backlog
 from layers.agents.plan import Plan
-from layers.agents.quoting import Seen
+from layers.agents.workbench.quoting import Seen
 from layers.base import Hotspot, LayerName, Profile
 from layers.evidence import Iteration, ProfileRecord, Verdict
 from layers.loop.proposing import Situation
