@@ -25,8 +25,8 @@ from layers.agent_settings import CommandSection
 from layers.agents.inner import Implemented, Task
 from layers.agents.plan import Plan
 from layers.agents.roles.prompting import prompt
-from layers.agents.roles.steps import words
 from layers.agents.service.transcripts import Transcripts
+from layers.agents.steps import words
 from layers.agents.workbench.below import NotPlain, TooLarge
 from layers.agents.workbench.quoting import HOW_QUOTED, Seen
 from layers.agents.workbench.workspace import Workspace, WorkspaceRefused

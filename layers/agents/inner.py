@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from layers.agents.plan import Plan, PlanRefused
-from layers.agents.roles.steps import FREE, words
+from layers.agents.steps import FREE, words
 from layers.agents.workbench.quoting import Seen, hidden_lines
 from layers.agents.workbench.readable import unreadable
 from layers.agents.workbench.workspace import Workspace, WorkspaceRefused

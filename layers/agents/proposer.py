@@ -31,11 +31,11 @@ from layers.agents.roles.implementer import ModelImplementer
 from layers.agents.roles.offered import Offered
 from layers.agents.roles.performance_evaluator import Evaluated, PerformanceEvaluator
 from layers.agents.roles.planner import Planned, Planner
-from layers.agents.roles.steps import FREE, words
 from layers.agents.service.budget import Purse
 from layers.agents.service.conversation import Speaker
 from layers.agents.service.messages import MessagesClient
 from layers.agents.service.transcripts import Transcripts
+from layers.agents.steps import FREE, words
 from layers.agents.workbench.quoting import Seen
 from layers.agents.workbench.workspace import WorkspaceRefused
 from layers.base import Edit, Hypothesis, LayerName

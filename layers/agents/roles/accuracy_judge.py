@@ -14,8 +14,8 @@ from layers.agents.inner import MOST_DIFF, Reviewed
 from layers.agents.plan import Plan
 from layers.agents.roles.brief import plan_told
 from layers.agents.roles.prompting import system
-from layers.agents.roles.steps import told, without_answer
 from layers.agents.service.conversation import AnswerTool, Speaker
+from layers.agents.steps import told, without_answer
 from layers.agents.workbench.quoting import Seen
 from layers.agents.workbench.tools import reading_tools
 from layers.agents.workbench.workspace import Workspace

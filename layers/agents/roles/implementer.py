@@ -12,8 +12,8 @@ from layers.agents.plan import Line, plain_text
 from layers.agents.roles.brief import plan_told
 from layers.agents.roles.offered import Offered
 from layers.agents.roles.prompting import system
-from layers.agents.roles.steps import told, without_answer
 from layers.agents.service.conversation import AnswerTool, Speaker
+from layers.agents.steps import told, without_answer
 from layers.agents.workbench.quoting import Seen
 from layers.agents.workbench.tools import check_tool, reading_tools, writing_tools
 from layers.agents.workbench.workspace import Workspace, WorkspaceRefused

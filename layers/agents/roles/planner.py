@@ -11,8 +11,8 @@ from pydantic import Field, field_validator, model_validator
 from layers.agents.plan import Plan
 from layers.agents.roles.offered import Offered
 from layers.agents.roles.prompting import system
-from layers.agents.roles.steps import told, without_answer
 from layers.agents.service.conversation import AnswerTool, Speaker
+from layers.agents.steps import told, without_answer
 from layers.agents.workbench.quoting import Seen
 from layers.agents.workbench.tools import reading_tools
 from layers.agents.workbench.workspace import Workspace
