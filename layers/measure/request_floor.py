@@ -32,7 +32,8 @@ def triage(found: Times, measured_s: float, stop_at: float, *, declared: bool) -
     """
     opt, together = float(found.t_opt_s), float(found.t_sum_s)
     ratio = measured_s / opt
-    took = f"a request takes {seconds(measured_s)}, {ratio:.3g} times its floor of {seconds(opt)}"
+    times_it = f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
+    took = f"a request takes {seconds(measured_s)}, {times_it} times its floor of {seconds(opt)}"
     binding = NAMES[found.binding]
     if ratio < 1:
         action, reason = "suspect", f"{took}: nothing is faster than its floor"

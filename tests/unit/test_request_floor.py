@@ -51,6 +51,11 @@ def test_messages_alone_bound_little_and_that_is_said():
     assert found.binding == "link"
 
 
+def test_a_large_ratio_reads_as_a_number():
+    found = request_floor.triage(request_floor.times(40_000, MACHINE), 0.0173, 1.3, declared=False)
+    assert found.reason.startswith("a request takes 17.3 ms, 1,730 times its floor of 10 us")
+
+
 def test_a_block_faster_than_the_declared_floor_is_refused():
     facts = Facts(
         completed=1000,
