@@ -165,6 +165,8 @@ class OneProcess:
         return {"busy": self._process.pid}
 
     def cpu_seconds(self):
+        if not self._process.is_running():  # as a deployment says it, whichever looks first
+            raise ToolFailed("the process of busy has ended")
         used = self._process.cpu_times()
         return {"tritonserver": 0.0, "busy": used.user + used.system}
 

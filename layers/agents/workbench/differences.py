@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 CONTEXT = 3  # lines around a change
 MOST_COMPARED = 1_000_000  # pairs of lines; beyond, all old lines go and all new ones come
@@ -72,10 +72,25 @@ def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[_Step]]:
             ("equal", old_end, old_end + trail, new_end, new_end + trail),
         ]
         return
-    first = start - lead
-    matcher = SequenceMatcher(None, old[first : old_end + trail], new[first : new_end + trail])
-    for group in matcher.get_grouped_opcodes(CONTEXT):
-        yield [(what, a + first, b + first, c + first, d + first) for what, a, b, c, d in group]
+    between = SequenceMatcher(None, old[start:old_end], new[start:new_end]).get_opcodes()
+    # Around that, not within: a match of the lines that follow could end a hunk without any of them.
+    steps = [
+        ("equal", start - lead, start, start - lead, start),
+        *((what, a + start, b + start, c + start, d + start) for what, a, b, c, d in between),
+        ("equal", old_end, old_end + trail, new_end, new_end + trail),
+    ]
+    yield from _Steps(steps).get_grouped_opcodes(CONTEXT)
+
+
+class _Steps(SequenceMatcher[str]):
+    """Steps that are known, to be grouped as difflib groups its own."""
+
+    def __init__(self, steps: Sequence[_Step]) -> None:
+        super().__init__()
+        self._steps = [step for step in steps if step[1] < step[2] or step[3] < step[4]]
+
+    def get_opcodes(self) -> Any:  # noqa: ANN401  # as the base class has it
+        return list(self._steps)
 
 
 def _alike(old: Sequence[str], new: Sequence[str]) -> int:
