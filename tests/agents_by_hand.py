@@ -22,11 +22,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bot import cli
+from bot.render import agents, as_markdown
+from layers.evidence import RunReport
 from tests.messages_server import Asked, MessagesServer, Say
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "ads-serving"
 MODEL = "models/features/1/model.py"
+MOST_WORDS = 1200  # of one step
 KEY = "sk-by-hand-0123456789abcdefghij"
 SETTINGS = """\
 schema: fvec.agents/1
@@ -262,7 +265,26 @@ def main() -> int:
         settings.write_text(SETTINGS.format(url=server.url))
         os.environ["ANTHROPIC_API_KEY"] = KEY
         argv = ["run", str(stack), "--out", str(args.out), "--proposer", "anthropic"]
-        return cli.main([*argv, "--agents", str(settings), "--budget", "60"])
+        code = cli.main([*argv, "--agents", str(settings), "--budget", "60"])
+    if code == 0:
+        report = RunReport.model_validate_json((args.out / "run.json").read_bytes())
+        (args.out / "story.md").write_text(told(report), encoding="utf-8")
+    return code
+
+
+def told(report: RunReport) -> str:
+    """Return the stories of a run as they stand in its report, as markdown."""
+    parts = []
+    for iteration in report.iterations:
+        written = agents.of_iteration(iteration)
+        if written is not None:
+            parts += [
+                f"## {iteration.n}. {iteration.hypothesis.title}: {iteration.verdict}",
+                as_markdown.facts(written.facts),
+                as_markdown.table(written.signs),
+                as_markdown.story(written.chapters, MOST_WORDS),
+            ]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _checkout(root: Path, candidates: int) -> Path:
