@@ -175,8 +175,7 @@ def _next_hypothesis(
 
 def _found(stations: Stations, layers: Sequence[Layer], state: LoopState) -> list[Hypothesis]:
     """Return what the layers propose for the stack as it is now and was not tried in this run."""
-    profile = state.profile or stations.profile(state.base)
-    state.profile = profile
+    profile = _profiled(stations, state)
     if profile.near_floor:
         return []
     return [
@@ -187,6 +186,12 @@ def _found(stations: Stations, layers: Sequence[Layer], state: LoopState) -> lis
         )
         if (hypothesis.card, hypothesis.model) not in state.tried
     ]
+
+
+def _profiled(stations: Stations, state: LoopState) -> Profile:
+    """Return the profile of the stack as it is now, taken once."""
+    state.profile = state.profile or stations.profile(state.base)
+    return state.profile
 
 
 def _try(stations: Stations, layer: Layer, hypothesis: Hypothesis, state: LoopState) -> None:
@@ -229,8 +234,7 @@ def _try_written(
 def _situation(stations: Stations, state: LoopState, noise: Noise, left: int) -> Situation | None:
     """Return what a proposer may know, None near the floor: there is nothing to be gained."""
     state.asked += 1
-    profile = state.profile or stations.profile(state.base)
-    state.profile = profile
+    profile = _profiled(stations, state)
     if profile.near_floor:
         return None
     return Situation(

@@ -25,6 +25,7 @@ from typing import Any, Self
 from pydantic import BaseModel
 
 from layers.errors import InvalidInput, JournalBroken, Location
+from layers.record.synced import sync_folder, write_all
 
 VERSION = 2
 READABLE = (1, 2)
@@ -67,7 +68,7 @@ class Journal:
             ) from None
         except OSError as error:
             raise JournalBroken(f"{path} cannot be made: {error.strerror}") from error
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     @classmethod
     def reopen(cls, path: Path, clock: Callable[[], str] = utc_now) -> Self:
@@ -90,7 +91,7 @@ class Journal:
             self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
             whole = b"".join(line + b"\n" for line in lines[: len(entries)])
             if len(whole) > path.stat().st_size:  # whole but for its line break
-                _write_all(self._fd, b"\n")
+                write_all(self._fd, b"\n")
             os.ftruncate(self._fd, len(whole))
             os.fsync(self._fd)
         except OSError as error:
@@ -133,7 +134,7 @@ class Journal:
         if (here.st_dev, here.st_ino) != (held.st_dev, held.st_ino):
             raise OSError(0, "another file has taken its place")
         try:
-            _write_all(self._fd, line)
+            write_all(self._fd, line)
             os.fsync(self._fd)
         except OSError:
             with suppress(OSError):  # a torn line may only be the last one
@@ -152,22 +153,6 @@ def _line(entry: Entry, before: str) -> tuple[bytes, str]:
 def _digest(head: dict[str, Any], before: str) -> str:
     text = json.dumps(head, allow_nan=False, separators=(",", ":"))
     return hashlib.sha256(f"{before}{text}".encode()).hexdigest()[:16]
-
-
-def _write_all(descriptor: int, payload: bytes) -> None:
-    """Write every byte: `os.write` may take fewer on a nearly full disk."""
-    while payload:
-        payload = payload[os.write(descriptor, payload) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have the new file's name survive a loss of power too."""
-    with suppress(OSError):  # some file systems cannot
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def read(path: Path) -> list[Entry]:

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-import psutil
 import pytest
 
 from knowledge import yamlfile
@@ -40,6 +39,7 @@ from layers.story import MOST_TEXT, Outcome, Role, Step
 from tests import agents_stack
 from tests.agents_stack import FEATURES, PROGRAMS, RECORDER, Cheat, section
 from tests.e2e import proposals
+from tests.processes import alive
 
 pytestmark = pytest.mark.alone
 
@@ -128,18 +128,6 @@ def _work(checkout: Path, small: Sandbox, tmp_path: Path) -> Iterator[Work]:
     seen = Seen(partial(redact, secrets=secrets))
     with closing(Workspace.make(checkout, tmp_path / "workspaces", protected)) as workspace:
         yield Work(workspace, tmp_path / "results", small, seen, secrets)
-
-
-def _alive(marker: str) -> list[int]:
-    """Return the processes whose command line holds a marker."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if any(marker in argument for argument in process.cmdline()):
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    return found
 
 
 # --- what a program leaves ------------------------------------------------------------------------
@@ -504,7 +492,7 @@ def test_a_hang_ends_with_its_time_and_takes_all_its_processes_along(work: Work)
     assert (done.step.outcome, done.step.reason) == (Outcome.OUT_OF_TIME, "time_limit")
     assert done.step.text.startswith("The program ran longer than it may (3 s).")
     assert done.plan is None
-    assert _alive(marker) == []
+    assert alive(marker) == []
 
 
 def test_a_program_runs_no_longer_than_what_is_left_of_the_time_of_all(work: Work) -> None:
@@ -527,7 +515,7 @@ def test_what_a_program_leaves_running_ends_with_it(work: Work) -> None:
 
     assert done.step.outcome is Outcome.EDITED, done.step.text
     deadline = time.monotonic() + WAIT_S
-    while _alive(marker):
+    while alive(marker):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert list(work.workspace.edit()) == [FEATURES]

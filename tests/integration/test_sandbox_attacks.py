@@ -21,6 +21,7 @@ from layers.sandbox.box import LimitReached, Sandbox
 from layers.sandbox.cgroups import Group
 from layers.sandbox.jail import Jail
 from layers.sandbox.run import run_logged
+from tests.processes import alive
 
 pytestmark = pytest.mark.alone
 
@@ -97,22 +98,10 @@ def _ending(sandbox: Sandbox, program: str, timeout_s: float = WAIT_S, **options
     return ending
 
 
-def _alive(marker: str) -> list[int]:
-    """Return the processes whose command line holds a marker."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if any(marker in argument for argument in process.cmdline()):
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    return found
-
-
 def _gone(marker: str) -> bool:
     """Say whether the processes end, which the kernel may take a moment for."""
     deadline = time.monotonic() + WAIT_S
-    while _alive(marker):
+    while alive(marker):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
@@ -448,7 +437,7 @@ def test_what_slipped_into_a_session_of_its_own_ends_too(any_mode: Sandbox, last
 
     with _start(any_mode, _daemon(marker, last), stdout=subprocess.PIPE) as jail:
         assert jail.process.stdout.readline() == b"left\n"
-    assert _alive(marker) == []
+    assert alive(marker) == []
 
 
 def _groups() -> set[str]:
@@ -495,7 +484,7 @@ def test_the_death_of_the_owner_ends_the_program_and_its_group(any_mode: Sandbox
         stdout=subprocess.PIPE,
     ) as owner:
         assert owner.stdout.readline() == b"runs\n"
-        assert _alive(marker)
+        assert alive(marker)
         owner.kill()
 
     assert _gone(marker)

@@ -204,7 +204,7 @@ def _child(argv: list[str], tally: Tally, told: Path, prepare: Callable[[], obje
             setattr(plots, name, function)
         if prepare is not None:
             prepare()
-        journal._write_all = tally.write_all
+        journal.write_all = tally.write_all
         sys.addaudithook(tally.on_audit)
         code = cli.main(argv)
         sys.stderr.flush()

@@ -153,13 +153,13 @@ def test_a_journal_is_gone_on_with_after_its_last_whole_line_wherever_it_is_torn
 
 
 def fill_the_disk(patch, path):
-    real = journal._write_all
+    real = journal.write_all
 
     def full(descriptor: int, payload: bytes) -> None:
         real(descriptor, payload[:10])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    patch.setattr(journal, "_write_all", full)
+    patch.setattr(journal, "write_all", full)
 
 
 def test_a_full_disk_leaves_whole_lines_only_and_ends_the_journal(path, monkeypatch):

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from layers.errors import JournalBroken
+from layers.record.synced import sync_folder, write_all
 
 
 def append(path: Path, line: bytes, what: str) -> None:
@@ -29,7 +30,7 @@ def _append(path: Path, payload: bytes) -> None:
     try:
         size = os.fstat(descriptor).st_size
         try:
-            _write_all(descriptor, payload)
+            write_all(descriptor, payload)
             os.fsync(descriptor)
         except OSError:
             with suppress(OSError):  # a torn line may only be the last one
@@ -38,20 +39,4 @@ def _append(path: Path, payload: bytes) -> None:
     finally:
         os.close(descriptor)
     if new:
-        _sync_folder(path.parent)
-
-
-def _write_all(descriptor: int, payload: bytes) -> None:
-    """Write every byte: `os.write` may take fewer on a nearly full disk."""
-    while payload:
-        payload = payload[os.write(descriptor, payload) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have the new file's name survive a loss of power too."""
-    with suppress(OSError):  # some file systems cannot
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(path.parent)
