@@ -17,14 +17,24 @@ MANIFEST_PATH = PurePosixPath(".github/fvec.yml")
 
 
 def _inside(path: str) -> str:
-    """Reject paths that leave the repository; a manifest is outside input."""
+    """Reject paths that leave the repository, and write each as git does: they are compared."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts or pure.parts[0] == ".git":
         raise ValueError("must be a relative path inside the repository")
-    return path
+    return str(pure)
+
+
+def _function_inside(spec: str) -> str:
+    file, _, function = spec.rpartition(":")
+    return f"{_inside(file)}:{function}"
 
 
 RepoPath = Annotated[str, AfterValidator(_inside)]
+RepoFunction = Annotated[
+    str,
+    Field(pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$"),
+    AfterValidator(_function_inside),
+]
 
 
 class SandboxMode(StrEnum):
@@ -133,14 +143,12 @@ class ReorderLimits(Section):
 class CorrectnessSection(Section):
     """How outputs are judged."""
 
-    referee: str | None = Field(
+    referee: RepoFunction | None = Field(
         default=None,
-        pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$",
         description="FILE.py:FUNCTION, a float64 reference run in a process of its own",
     )
-    metric: str | None = Field(
+    metric: RepoFunction | None = Field(
         default=None,
-        pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$",
         description="FILE.py:FUNCTION, the business metric of one request's inputs and outputs "
         "(higher is better); needed for approximate",
     )

@@ -1,0 +1,63 @@
+"""Paths in a manifest: however they are written, they are the ones that git names."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from layers.gates.paths import not_exercised, protected_files, touched
+from layers.manifest import Manifest
+
+MODEL = "models/ranker/1/model.py"
+
+
+def manifest(**changes: object) -> Manifest:
+    whole: dict[str, object] = {
+        "schema": "fvec.manifest/1",
+        "stack": {"name": "s", "models": "models", "entry": "m"},
+        "traffic": {"requests": "traffic/r.bin", "arrivals": "traffic/a.csv"},
+        "slo": {"p99_ms": 10},
+    }
+    return Manifest.model_validate(whole | changes)
+
+
+LOOSE = manifest(
+    stack={"name": "s", "models": "./models/", "entry": "m", "requirements": "./r.txt"},
+    traffic={"requests": "./traffic/r.bin", "arrivals": "traffic//a.csv"},
+    correctness={"referee": "./judge/ref.py:f", "metric": "judge/./metric.py:g"},
+    knowledge="knowledge/",
+)
+
+
+def test_a_path_is_kept_as_git_writes_it() -> None:
+    stack = (LOOSE.stack.models, LOOSE.stack.requirements, LOOSE.knowledge)
+    assert stack == ("models", "r.txt", "knowledge")
+    assert (LOOSE.traffic.requests, LOOSE.traffic.arrivals) == ("traffic/r.bin", "traffic/a.csv")
+    judges = (LOOSE.correctness.referee, LOOSE.correctness.metric)
+    assert judges == ("judge/ref.py:f", "judge/metric.py:g")
+
+
+@pytest.mark.parametrize(
+    "name", ["traffic/r.bin", "traffic/a.csv", "judge/ref.py", "judge/metric.py"]
+)
+def test_what_judges_is_protected_however_it_is_written(name: str) -> None:
+    gate = touched([MODEL, name], protected_files(LOOSE))
+    assert gate is not None
+    assert gate.reason == "touches_protected_files"
+
+
+def test_requirements_are_the_baselines_however_they_are_written() -> None:
+    gate = touched(["r.txt"], protected_files(LOOSE), LOOSE.stack.requirements)
+    assert gate is not None
+
+
+def test_a_model_below_a_folder_with_a_slash_at_its_end_is_exercised() -> None:
+    assert not_exercised([MODEL], LOOSE) is None
+    assert "README.md" in (not_exercised([MODEL, "README.md"], LOOSE) or "")
+
+
+@pytest.mark.parametrize("spec", ["/judge/ref.py:f", "../ref.py:f", "a/../../ref.py:f"])
+@pytest.mark.parametrize("judge", ["referee", "metric"])
+def test_what_judges_lies_in_the_repository(judge: str, spec: str) -> None:
+    with pytest.raises(ValidationError, match="must be a relative path inside the repository"):
+        manifest(correctness={judge: spec})
