@@ -4,6 +4,7 @@ GitHubError             no answer, or one that is not as GitHub describes it
 +-- Unavailable         5xx, a broken connection, a time-out: it may have been done all the same
 +-- Unauthorized        401
 +-- Forbidden           403: a permission is missing; the hint names it
+|   +-- Locked          the conversation is locked: not even an App can write to it
 +-- NotFound            404: not there, or not to be seen with this token
 +-- Conflict            409, 422: GitHub does not take it as things stand
 +-- RateLimited         403 or 429: too many requests; `retry_at` says when to go on
@@ -25,6 +26,7 @@ _SECONDARY_WAIT_S = 60.0  # GitHub's advice where a secondary limit names no tim
 _LONGEST_LIMIT_S = 86_400.0  # a header that asks for more is not believed
 _DETAILS = 3
 _ACCEPTED = re.compile(r"[a-z_]+=[a-z]+(?:[,;] ?[a-z_]+=[a-z]+)*")
+_LOCKED = re.compile(r"\b(?:issue|conversation|pull request)\b[^.]{0,60}\blocked\b", re.IGNORECASE)
 
 # The permission of a GitHub App or fine-grained token that a path needs, by what it contains.
 _NEEDED = (
@@ -56,6 +58,10 @@ class Unauthorized(GitHubError):
 
 class Forbidden(GitHubError):
     """The credentials lack a permission; the hint names it."""
+
+
+class Locked(Forbidden):
+    """The conversation is locked: nothing is said or reacted to there, whatever the permissions."""
 
 
 class NotFound(GitHubError):
@@ -140,6 +146,8 @@ def _by_status(message: str, method: str, path: str, answer: Answer) -> GitHubEr
             Unauthorized,
             "the token is wrong, expired or revoked; of an App: key and clock",
         )
+    elif status == 403 and _LOCKED.search(_message(answer.data)):
+        kind, hint = Locked, "unlock the conversation, or look at the check run instead"
     elif status == 403:
         kind, hint = Forbidden, _permission_hint(method, path, answer)
     elif status == 404:

@@ -205,12 +205,12 @@ class GitHubForge:
         pull = standing.pull
         if pull is not None and pull.state == "open" and self.is_ours(pull):
             told = rendering.edited(standing.branch)
-            self.repository.sticky_comment(pull.number, EDITED, told)
+            self.repository.tell(pull.number, EDITED, told)
 
     def tell_continued(self, old: int, number: int) -> None:
         """Say on a pull request that another one went on."""
         told = rendering.continued(number)
-        self.repository.sticky_comment(old, CONTINUED, told)
+        self.repository.tell(old, CONTINUED, told)
 
     def supersede(self, old: Pull, publication: Publication, number: int) -> bool:
         """Say on `old` that pull request `number` has its changes, and close it.
@@ -220,7 +220,7 @@ class GitHubForge:
         pushed = self.archive.state().pushed.get(old.branch)
         closed = old.head_sha in known_commits(publication, pushed)
         told = rendering.superseded(number, closed=closed)
-        self.repository.sticky_comment(old.number, SUPERSEDED, told)
+        self.repository.tell(old.number, SUPERSEDED, told)
         if closed:
             # First written down: closed by us, it does not mean no.
             self.archive.save_publication(
@@ -233,7 +233,7 @@ class GitHubForge:
     def is_ours(self, pull: Pull) -> bool:
         """Say whether we opened a pull request, from a branch of this repository."""
         inside = (pull.head_repository or "").lower() == self.repository.full_name.lower()
-        return inside and pull.author == self.repository.login
+        return inside and pull.author.lower() == self.repository.login.lower()
 
     def _open_pull(self, branch: str) -> Pull | None:
         pulls = self.repository.pulls_of(branch)

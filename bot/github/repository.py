@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Literal, NotRequired, TypedDict, TypeVar, Unpack
 
 from bot.github.contents import Contents, check_branch_name, given
-from bot.github.errors import Conflict, GitHubError, NotFound
+from bot.github.errors import Conflict, GitHubError, Locked, NotFound
 from bot.github.replies import (
     CheckConclusion,
     CheckRun,
@@ -206,10 +206,23 @@ class Repository(Contents):
         path = self._path("issues/comments", str(there.id))
         return self._api.repeat(lambda: self._api.send("PATCH", path, CommentReply, wanted)).data()
 
+    def tell(self, number: int, key: str, body: str) -> None:
+        """Have our one comment with `marker(key)` say `body`, as `sticky_comment` does.
+
+        In a locked conversation nothing can be said, and that holds up nothing else: what is told
+        in a comment is told by a check run, the dashboard or the other pull request, too.
+        """
+        with contextlib.suppress(Locked):
+            self.sticky_comment(number, key, body)
+
     def react(self, comment_id: int, content: Reaction) -> None:
-        """React to a comment; a reaction that is there already stays the only one."""
+        """React to a comment; a reaction that is there already stays the only one.
+
+        A locked conversation takes none, which is no error.
+        """
         path = self._path("issues/comments", str(comment_id), "reactions")
-        self._api.do("POST", path, {"content": content})
+        with contextlib.suppress(Locked):
+            self._api.do("POST", path, {"content": content})
 
     def permission(self, login: str) -> str:
         """Return what somebody may do here, one of `ROLES`; of a custom role: what it is based on."""

@@ -16,7 +16,7 @@ def perform(context: Context) -> JobResult:
     """Say the commands where they were asked for."""
     number = context.spec.number
     if number is not None:
-        context.repository.sticky_comment(number, comment.HELP, comment.help_text())
+        context.repository.tell(number, comment.HELP, comment.help_text())
     return JobResult("done", "the commands were listed", shown=False)
 
 
@@ -25,4 +25,4 @@ def refuse(repository: Repository, number: int | None, comment_id: int | None, w
     if comment_id is not None:
         repository.react(comment_id, "confused")
     if number is not None:
-        repository.sticky_comment(number, comment.HELP, comment.help_text(why))
+        repository.tell(number, comment.HELP, comment.help_text(why))

@@ -93,7 +93,7 @@ def tell_moved(context: Context) -> None:
     head = pull.head_sha if pull.state == "open" else None
     if head != sha:
         told = comment.moved(sha, head, _earlier(context, number))
-        context.repository.sticky_comment(number, comment.KEY, told)
+        context.repository.tell(number, comment.KEY, told)
 
 
 def tell_broken(context: Context, message: str, hint: str) -> None:
@@ -101,7 +101,7 @@ def tell_broken(context: Context, message: str, hint: str) -> None:
     number, sha = context.spec.number, context.spec.sha
     if number is not None and sha is not None:
         text = comment.broken(message, hint, sha, _earlier(context, number))
-        context.repository.sticky_comment(number, comment.KEY, text)
+        context.repository.tell(number, comment.KEY, text)
         set_check(context.repository, sha, check.broken(message, hint))
 
 
@@ -172,7 +172,7 @@ def _comment(
         run_again=run_again,
     )
     text = comment.report(found, occasion, kept.earlier(context.job))
-    context.repository.sticky_comment(spec.number or 0, comment.KEY, text)
+    context.repository.tell(spec.number or 0, comment.KEY, text)
 
 
 def _say_in_body(repository: Repository, pull: Pull, kept: records.History) -> None:
