@@ -21,7 +21,7 @@ from bot.github.knowledge import PublishedKnowledge, publish_knowledge
 from bot.jobs import checkouts, freshen, manifests, measuring, rerun
 from bot.jobs.context import JobResult, Refusal
 from bot.jobs.measuring import Measurement
-from bot.jobs.pulls import is_ours
+from bot.jobs.pulls import OUR_BRANCHES, is_ours
 from bot.jobs.records import Pull, line
 from bot.publishing.github import UP_TO_DATE, Published, publish_results
 from bot.render import check, comment
@@ -59,6 +59,7 @@ _LEARNED: dict[str, Standing] = {
     "left": "edited",
 }
 _WORST = ("nothing", "merged", "unchanged", "updated", "opened", "closed", "left")
+_HANDED_OVER = "the results of another job were handed over: ask again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +171,21 @@ def _unusable(name: str, why: str) -> InvalidInput:
 
 
 def _run_of(subject: Subject, shard: Shard) -> RunReport:
-    """Return the report of a run; InvalidInput where it is about another commit."""
+    """Return the report of a run; InvalidInput where it is about another commit, or branch.
+
+    Where its pull requests go is not for a runner to say: each goes to the branch that was
+    analysed, or to one of the same run.
+    """
     run = measuring.run_report(shard.results)
-    if run.stack.commit != subject.wanted.sha:
-        raise InvalidInput(
-            f"run {run.run_id:.60} is about commit {run.stack.commit:.12}, not "
-            f"{subject.wanted.sha:.12}",
-            hint="the results of another job were handed over: ask again",
-        )
+    commit = run.stack.commit
+    if commit != subject.wanted.sha:
+        told = f"is about commit {commit:.12}, not {subject.wanted.sha:.12}"
+        raise InvalidInput(f"run {run.run_id:.60} {told}", hint=_HANDED_OVER)
+    bases = [pull.base for pull in run.pull_requests if not pull.base.startswith(OUR_BRANCHES)]
+    strange = next((base for base in bases if base not in (subject.branch, commit)), None)
+    if strange is not None:
+        told = f"has a pull request to {one_line(strange, 100)}, not to {subject.branch}"
+        raise InvalidInput(f"run {run.run_id:.60} {told}", hint=_HANDED_OVER)
     return run
 
 
@@ -269,7 +277,7 @@ def _answer(context: Context, recreated: str, found: Sequence[_Found]) -> None:
         told = comment.UP_TO_DATE
     else:
         told = comment.held_back(became[-1].detail)
-    context.repository.sticky_comment(number, CONTINUED, told)
+    context.repository.tell(number, CONTINUED, told)
 
 
 def _verdict(changes: Sequence[str], runs: Sequence[RunReport]) -> tuple[str, str] | None:
