@@ -77,9 +77,12 @@ class Dispatcher:
     def _decide(self, event: Event) -> Done:
         repository = self._client.repository(event.repository)
         decision = decide.decide(event, self._around(repository))
-        decide.answer(event, decision, repository)
-        if isinstance(decision, Wake) and event.comment_id is not None:
-            repository.react(event.comment_id, HEARD)
+        try:
+            decide.answer(event, decision, repository)
+            if isinstance(decision, Wake) and event.comment_id is not None:
+                repository.react(event.comment_id, HEARD)
+        except NotFound:  # its author has taken it back
+            return Done("done", "the comment is gone: nothing follows from it")
         if isinstance(decision, Sleep) and decision.held:
             _say(repository, decision.why)
         return _decided(decision)
