@@ -6,6 +6,7 @@ a branch or a tag. Fields that we use are checked strictly; the rest is not look
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,9 +14,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from bot.wake.jobs import Id, Login, RepositoryName, Sha
+from bot.wake.jobs import REPOSITORY, Id, Login, RepositoryName, Sha
 
 EventKind = Literal[
     "release", "push", "pull_request", "comment", "schedule", "dispatch", "installation", "ping"
@@ -150,10 +151,28 @@ class _Ping(_Payload):
         return self._of("ping")
 
 
+def _nameable(found: object) -> object:
+    """Leave out repositories whose names no folder, URL or argument may be made of: `-serve`.
+
+    The others of the same installation are not to wait for one of them.
+    """
+    if not isinstance(found, list):
+        return found
+    return [one for one in found if not _is_odd(one)]
+
+
+def _is_odd(one: object) -> bool:
+    name = one.get("full_name") if isinstance(one, dict) else None
+    return isinstance(name, str) and not re.match(REPOSITORY, name)
+
+
+Repositories = Annotated[list[_Repository], BeforeValidator(_nameable)]
+
+
 class _Installed(_Payload):
     installation: _Installation
-    repositories: list[_Repository] = Field(default=[])
-    repositories_added: list[_Repository] = Field(default=[])
+    repositories: Repositories = Field(default=[])
+    repositories_added: Repositories = Field(default=[])
 
     def event(self) -> Event:
         named = [*self.repositories, *self.repositories_added][:MOST_REPOSITORIES]

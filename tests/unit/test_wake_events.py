@@ -244,3 +244,18 @@ def test_the_message_repeats_no_content():
     assert str(caught.value) == "issue_comment: repository.full_name: string_pattern_mismatch"
     assert caught.value.__cause__ is None
     assert canary not in str(caught.value)
+
+
+def test_a_repository_whose_name_is_no_argument_is_left_out_and_the_others_stay():
+    named = [{"full_name": "owner/-serve"}, {"full_name": "owner/serve"}]
+    payload = {**COMMON, "action": "created", "repositories": named}
+    del payload["repository"]
+    read = parse("installation", payload)
+    assert read is not None
+    assert read.repositories == ("owner/serve",)
+
+
+@pytest.mark.parametrize("named", [[{"full_name": 7}], [{}], ["owner/serve"], "owner/serve"])
+def test_a_list_of_repositories_that_is_none_is_unusable(named):
+    with pytest.raises(Unusable, match="installation: repositories"):
+        parse("installation", {**COMMON, "action": "created", "repositories": named})
