@@ -73,7 +73,7 @@ PLAIN_WIDTH = 120  # columns of a table where standard output is no terminal
 DESCRIPTION = "Makes model serving faster and proves it: profile, patch, gates, pull request."
 EPILOG = (
     "exit codes: 0 done (judge and verify: accepted), 1 rejected, 2 wrong usage, 3 invalid input, "
-    "4 something is missing here, 5 inconclusive, 70 our bug"
+    "4 something is missing here, 5 inconclusive, 70 our bug, 130 interrupted, 143 terminated"
 )
 
 

@@ -97,7 +97,13 @@ def add_out_and_seed(
     parser.add_argument(
         "--out", metavar="DIR", type=Path, help=f"where results go (default: {default})"
     )
-    parser.add_argument("--seed", type=read_seed, default=0, help="seed of every draw (default: 0)")
+    parser.add_argument(
+        "--seed",
+        type=read_seed,
+        default=0,
+        help="seed of all draws but those that a candidate must not foresee (default: 0, which for "
+        "callables draws one that the report names)",
+    )
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +113,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         "--budget",
         metavar="MINUTES",
         type=minutes,
-        help="stop after this time: 20, 20m, 90s or 1.5h (default: the manifest's)",
+        help="of `run`: start no candidate that might not fit into this time, 8 minutes being kept "
+        "for its end: 20, 20m, 90s or 1.5h (default: the manifest's)",
     )
     add_json(parser)
 

@@ -24,13 +24,16 @@ REQUIRED = ("model", "hardware", "layout")  # but for a calibration
 
 def add(commands: arguments.Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser("floor", help="the least time of a decode step, before measuring")
+    parser = commands.add_parser(
+        "floor", help="the least time that a decode step of a language model can take"
+    )
     card = "name of a card (h20), or a card of your own: a YAML file"
     deployment.add(parser, hardware=card, required=False)
     parser.add_argument(
         "--layout",
         type=deployment.layout,
-        help="tp16, ep16+dp, tp8+pp2: how the model is spread over devices",
+        help="how the model is spread over devices, tensor, expert, data or pipeline parallel: tp16, "
+        "ep16+dp, tp8+pp2",
     )
     parser.add_argument(
         "--batch",

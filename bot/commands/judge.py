@@ -62,7 +62,9 @@ def _add_callable(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--candidate", metavar="SPEC", help="what is judged")
     group.add_argument("--inputs", metavar="SPEC", help="make(rng, batch) -> keyword arguments")
     group.add_argument(
-        "--referee", metavar="SPEC", help="the reference in float64 (default: on inputs cast up)"
+        "--referee",
+        metavar="SPEC",
+        help="the reference in float64 (default: itself, on inputs cast up)",
     )
     group.add_argument("--metric", metavar="SPEC", help="metric(inputs, outputs) of approximate")
     group.add_argument(

@@ -22,7 +22,7 @@ LAYERS = ("kernel", "graph", "server", "features", "config")
 
 def add(commands: arguments.Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser("knowledge", help="the cards")
+    parser = commands.add_parser("knowledge", help="check the cards, or show what is known")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     check = actions.add_parser("check", help="check every card below the directories")
     check.add_argument(

@@ -38,7 +38,8 @@ def add(commands: arguments.Commands) -> None:
         "--layer",
         action="append",
         choices=LAYERS,
-        help="change this layer only; may be repeated (default: the manifest's)",
+        help="change this layer only; may be repeated (default: the manifest's). kernel and graph "
+        "have a name and no layer in this version",
     )
     parser.add_argument(
         "--proposer",
@@ -57,8 +58,8 @@ def add(commands: arguments.Commands) -> None:
         "--forge",
         choices=FORGES,
         default="local",
-        help="where pull requests go: a folder, or when the run has ended GitHub too (see "
-        "`fvec publish`, which does that by itself)",
+        help="where pull requests go: local, a folder under --out, or github, when the run has ended, "
+        "too (`fvec publish` does that by itself; default: local)",
     )
     publish.add_repository(parser, required=False)
     parser.add_argument(

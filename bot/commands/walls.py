@@ -25,7 +25,9 @@ _COUNTED = re.compile(r"(.+):(\d{1,5})", re.ASCII)
 
 def add(commands: arguments.Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser("walls", help="which resource binds first as load grows")
+    parser = commands.add_parser(
+        "walls", help="which resource binds first as load grows, for layouts of a language model"
+    )
     deployment.add(parser, hardware="a card and how many of it: h20:16, my-card.yaml:8")
     parser.add_argument(
         "--layouts",
