@@ -34,6 +34,7 @@ from layers.evidence import (
 from layers.judge import JudgeOptions, judge_patch
 from layers.manifest import SandboxMode
 from layers.measure import stats
+from layers.record import plain_file
 from layers.repository import git
 from layers.repository.patches import MOST_BYTES
 from layers.repository.stack import Stack
@@ -43,7 +44,7 @@ EVIDENCE, PATCH = "evidence.json", "patch.diff"
 MOST_EVIDENCE_BYTES = 64 * 2**20
 GAIN_GATES = frozenset({"gain", "confirm"})  # of a trial: they say how much, the others whether
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_UNMEND = "take evidence.json and patch.diff from the pull request again, unedited"
+_UNMEND = f"take {EVIDENCE} and {PATCH} of one folder from the pull request again, unedited"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +111,8 @@ def read(content: bytes, patch: bytes, file: Path) -> Recorded:
 
 
 def _bytes(file: Path, most: int) -> bytes:
-    """Return the content of a plain file of bounded size."""
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(most + 1)
-    except OSError as error:
-        raise InvalidInput(
-            f"cannot be read: {error.strerror}",
-            at=Location(file),
-            hint=f"a pull request's folder holds {EVIDENCE} and {PATCH}",
-        ) from error
-    if len(content) > most:
-        raise InvalidInput(f"larger than {most:,} bytes", at=Location(file), hint=_UNMEND)
-    return content
+    """Return a plain file of bounded size; a link that somebody names is followed."""
+    return plain_file.read(file, most, links=True, hint=_UNMEND)
 
 
 def _consistent(file: Path, evidence: EvidenceFile) -> EndToEnd:

@@ -31,8 +31,9 @@ from layers.errors import (
     ToolFailed,
 )
 from layers.evidence import JudgeReport, RunReport, VerifyReport
-from layers.manifest import MANIFEST_PATH
+from layers.manifest import MANIFEST_PATH, measured_paths
 from layers.programs import describe_log
+from layers.record import plain_file
 from layers.repository import git
 from layers.triton.environment import pip_environment
 
@@ -45,7 +46,7 @@ LOCK = "measuring.lock"  # of the folder of all repositories: one measurement at
 ERROR = "error.json"  # of a program that ended by an error, beside its results
 Model = TypeVar("Model", bound=BaseModel)
 MOST_REPORT_BYTES = 64 * 2**20
-MOST_ERROR_BYTES = 2**20
+MOST_ERROR_BYTES = MOST_MANIFEST_BYTES = 2**20
 MOST_S = 26 * 3600.0  # a manifest's budget is 24 h at most
 POLL_S = 1.0
 # Packages are named by the repository: what is built from source runs what it likes.
@@ -125,10 +126,10 @@ def _install(context: Context, argv: Sequence[str], checkout: Path) -> None:
     models that are not in the checkout.
     """
     try:
-        manifest = manifests.parse((checkout / MANIFEST_PATH).read_bytes())
+        manifest = manifests.parse(content(checkout / MANIFEST_PATH, MOST_MANIFEST_BYTES))
     except (InvalidInput, OSError):
         return  # the program that measures says what is wrong with it
-    git.check_whole(checkout, manifest.stack.models)
+    git.check_whole(checkout, *measured_paths(manifest))
     if manifest.server.address is not None:
         return
     told, log = context.folder / "doctor.json", context.folder / "doctor.log"
@@ -196,18 +197,8 @@ def _read(path: Path, model: type[Model]) -> Model:
 
 
 def content(path: Path, most: int) -> bytes:
-    """Return a plain file of bounded size; InvalidInput for anything else."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            read = file.read(most + 1)
-    except OSError as error:
-        raise InvalidInput(
-            f"the results cannot be read: {error.strerror}", at=Location(Path(path.name))
-        ) from error
-    if len(read) > most:
-        raise InvalidInput(f"larger than {most:,} bytes", at=Location(Path(path.name)))
-    return read
+    """Return a plain file of bounded size; InvalidInput, with its name alone, for anything else."""
+    return plain_file.read(path, most, at=Path(path.name))
 
 
 def _run(
