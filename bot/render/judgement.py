@@ -71,6 +71,7 @@ REASONS: Mapping[str, str] = {
     "gate_fails_now": "a gate that passed then fails now",
     "gain_differs": "the gain is surely lower than recorded",
     "gain_not_confirmed": "the gain was not shown again, and is not surely lower either",
+    "launches_differ": "a fresh start is far slower than those that were looked at",
 }
 _FOOTER = "By `fvec`, which merged and pushed nothing. Every number is in `{data}`."
 

@@ -47,7 +47,7 @@ from layers.sandbox.box import Sandbox
 
 __all__ = ["CallableOptions", "judge_callable"]
 
-CONFIRM_PAIRS = 4
+CONFIRMING, CONFIRMING_PAIRS = 2, 2  # fresh starts, and pairs of each
 NOISE_LAUNCHES = 1
 HARNESS_SHARE = 3.0  # a candidate's call must last this many empty ones
 LOAD_LIMIT_S, LOAD_FACTOR = 10.0, 10.0  # of a candidate, in loading times of the reference
@@ -269,8 +269,8 @@ class _Judgement:
         self._record.resolvable = stats.resolvable(noise, self._plan, seconds)
         return noise
 
-    def _launch(self, *, noise: bool = False) -> list[Pair]:
-        """Start both arms afresh and measure one launch's pairs."""
+    def _launch(self, *, noise: bool = False, count: int | None = None) -> list[Pair]:
+        """Start both arms afresh and measure one launch's pairs: `count`, or as many as looks ask for."""
         if time.monotonic() > self._deadline:
             raise Stopped(Verdict.INCONCLUSIVE, "budget_spent", f"{self._options.budget_s:g} s")
         started = time.monotonic()
@@ -281,11 +281,11 @@ class _Judgement:
             launch = timing.Launch(
                 arms, self._maker, self._rng, self._options.change_class, self._record
             )
-            count = self._plan.pairs_per_launch
+            wanted = count or self._plan.pairs_per_launch
             pairs = []
-            for n in range(count):
+            for n in range(wanted):
                 pairs.append(launch.pair(number, n + 1, self._calls))
-                self._events.progress(n + 1, count, "pairs")
+                self._events.progress(n + 1, wanted, "pairs")
             if not noise:
                 self._audited(launch, cast)
         self._record.outputs_compared += launch.compared
@@ -360,13 +360,15 @@ class _Judgement:
         return gate("gain", result, look.reason, detail)
 
     def _confirm(self, noise: NoiseFloor) -> None:
-        """Measure four fresh pairs: the gain that is printed. It must be positive."""
-        self._events.phase("confirm", f"{CONFIRM_PAIRS} fresh pairs")
-        self._record.confirm = self._launch()
+        """Measure fresh pairs of fresh starts: the gain that is printed. It must be positive."""
+        self._events.phase("confirm", f"{CONFIRMING} fresh starts of {CONFIRMING_PAIRS} pairs")
+        for _ in range(CONFIRMING):
+            self._record.confirm += self._launch(count=CONFIRMING_PAIRS)
         for answer in self._audits:
             self._record.take(answer)
         pairs = self._record.confirm
-        gain = stats.confirm([float(np.log(pair.throughput_ratio)) for pair in pairs], noise)
+        fresh = stats.by_launch(pairs)
+        gain = stats.confirm(fresh, noise)
         cpu = stats.ratio_ci([pair.cpu_ratio for pair in pairs])
         self._record.end_to_end = EndToEnd(
             throughput_ratio=gain.ratio,
@@ -377,15 +379,10 @@ class _Judgement:
         )
         if gain.ratio > STRIKING:
             self._record.warn(f"{gain.ratio:.3g} times: more than {STRIKING:g} is rarely honest")
-        positive = gain.ratio > 1
-        self._record.take(
-            gate(
-                "confirm",
-                GateResult.PASS if positive else GateResult.FAIL,
-                "gain_confirmed" if positive else "gain_not_confirmed",
-                f"{gain.ratio:.3f} times in {gain.n} fresh pairs",
-            )
-        )
+        result, reason = stats.confirmed(fresh, stats.by_launch(self._record.pairs), noise)
+        starts = ", ".join(f"{np.exp(np.mean(launch)):.3f}" for launch in fresh)
+        detail = f"{gain.ratio:.3f} times in {gain.n} fresh pairs; by start: {starts}"
+        self._record.take(gate("confirm", result, reason, detail))
 
 
 def _settings(inputs: Process) -> Settings:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from layers.measure.boundaries import LookPlan
 from layers.measure.recordings import RecordedLaunch, Recording
-from layers.measure.simulate import BATCH, Draws, Outcome, outcome, rules, total
+from layers.measure.simulate import BATCH, CONFIRMING, Draws, Outcome, outcome, rules, total
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -111,10 +111,12 @@ def _draw(
     first = rng.integers(0, len(pool), (runs, plan.candidates))
     blocks = np.stack([pool.log_rates[first, 0], pool.log_rates[pool.after[first], 1]], axis=-2)
     noise = launches(runs, 1, noise_launches)
-    pairs = launches(runs, plan.candidates, plan.looks[-1] + 1)
-    return Draws(noise, pairs, blocks)
+    return Draws.of(
+        noise, launches(runs, plan.candidates, plan.looks[-1] + CONFIRMING), blocks
+    )
 
 
 def _planted(draws: Draws, effect: float) -> Draws:
     """Return the draws with an effect in every candidate."""
-    return Draws(draws.noise, draws.pairs + effect, draws.sequential + np.array([[0.0], [effect]]))
+    later = draws.sequential + np.array([[0.0], [effect]])
+    return Draws(draws.noise, draws.pairs + effect, draws.fresh + effect, later)

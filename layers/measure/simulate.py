@@ -14,28 +14,30 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from layers.measure.boundaries import LookPlan
+from layers.measure.boundaries import LEAST_LAUNCH_SD, LookPlan
 from layers.measure.intervals import at_most
 from layers.measure.stats import (
     UNMEASURED_FLOOR_PCT,
     clears,
     could_win,
     launch_floor,
+    of_one_kind,
     outlying_pairs,
     spread_of,
 )
-from layers.measure.worlds import World, paired, sequential, stalled
+from layers.measure.worlds import World, kinds, paired, sequential, stalled
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 AtLook: TypeAlias = Callable[[int], tuple[Bools, Bools]]  # launches -> accepted, worth going on
 
 BATCH = 2500  # runs drawn at a time
+CONFIRMING = 4  # fresh starts of one pair each, as of a served stack
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a rule did, over all runs. `confirmed`: fresh pairs of one more launch were positive."""
+    """What a rule did, over all runs. `confirmed`: fresh starts bore it out (`stats.confirmed`)."""
 
     runs: int
     false_runs: int  # runs that accepted at least one candidate; false where none has an effect
@@ -76,18 +78,20 @@ class Draws:
     """Log ratios of pairs, and what came of all A before all B; leading axes are run, candidate."""
 
     noise: Floats  # [runs, 1, A/A launches, pairs]
-    pairs: Floats  # [runs, candidates, launches, pairs], the last launch is the confirming one
+    pairs: Floats  # [runs, candidates, launches, pairs], that looks see
+    fresh: Floats  # [runs, candidates, starts], one pair of each start that confirms
     sequential: Floats  # [runs, candidates, 2, blocks], log rates: all of A, then all of B
 
     @property
     def means(self) -> Floats:
         """Means of launches that looks see, [runs, candidates, launches]."""
-        return np.asarray(self.pairs[..., :-1, :].mean(-1), dtype=np.float64)
+        return np.asarray(self.pairs.mean(-1), dtype=np.float64)
 
-    @property
-    def fresh(self) -> Floats:
-        """Mean of the confirming pairs, [runs, candidates]."""
-        return np.asarray(self.pairs[..., -1, :].mean(-1), dtype=np.float64)
+    @classmethod
+    def of(cls, noise: Floats, launches: Floats, sequential: Floats) -> Draws:
+        """Return draws of which the last `CONFIRMING` launches are those that confirm."""
+        looked, fresh = launches[..., :-CONFIRMING, :], launches[..., -CONFIRMING:, 0]
+        return cls(noise, looked, fresh, sequential)
 
 
 def draw(world: World, plan: LookPlan, runs: int, seed: int) -> Draws:
@@ -95,11 +99,13 @@ def draw(world: World, plan: LookPlan, runs: int, seed: int) -> Draws:
     rng = np.random.default_rng(seed)
     m, effect = plan.pairs_per_launch, float(np.log(world.ratio))
     noise = paired(world, rng, (runs, 1, world.noise_launches), m)
-    pairs = paired(world, rng, (runs, plan.candidates, plan.looks[-1] + 1), m) + effect
+    launches = plan.looks[-1] + CONFIRMING
+    pairs = paired(world, rng, (runs, plan.candidates, launches), m) + effect
+    pairs += kinds(world, rng, (runs, plan.candidates, launches))[..., None]
     blocks = sequential(world, rng, (runs, plan.candidates), m)
     blocks[..., 1, :] += effect
     blocks[..., 1, :] = stalled(world, rng, blocks[..., 1, :])
-    return Draws(noise, stalled(world, rng, pairs), blocks)
+    return Draws.of(noise, stalled(world, rng, pairs), blocks)
 
 
 def screened(world: World, plan: LookPlan, runs: int, seed: int, *, both_ways: bool) -> Draws:
@@ -114,7 +120,8 @@ def screened(world: World, plan: LookPlan, runs: int, seed: int, *, both_ways: b
     if both_ways:
         void = np.maximum(void, outlying_pairs(-pairs, pair_sd))
     here = np.arange(plan.pairs_per_launch) == void[..., None]
-    return Draws(noise, np.where(here, again, pairs), spare.sequential[..., :-1])
+    kept = np.where(here, again, pairs)
+    return Draws(noise, kept, spare.fresh, spare.sequential[..., :-1])
 
 
 def our_rule(draws: Draws, plan: LookPlan) -> AtLook:
@@ -200,17 +207,17 @@ def rules(draws: Draws, plan: LookPlan) -> dict[str, AtLook]:
 
 def outcome(draws: Draws, plan: LookPlan, at_look: AtLook) -> Outcome:
     """Send every candidate through the looks until it is accepted or given up."""
-    alive = np.ones(draws.fresh.shape, dtype=np.bool_)
-    accepted = np.zeros_like(alive)
+    alive = np.ones(draws.fresh.shape[:-1], dtype=np.bool_)
+    accepted, confirmed = np.zeros_like(alive), np.zeros_like(alive)
     by_look, launches, before = [], 0.0, 0
     for k in plan.looks:
         launches += float(alive.mean()) * (k - before)
         wins, goes_on = at_look(k)
         accepted |= alive & wins
+        confirmed |= alive & wins & _borne_out(draws, k)
         alive &= goes_on & ~wins
         by_look.append(float(accepted.mean()))
         before = k
-    confirmed = accepted & (draws.fresh > 0)
     return Outcome(
         runs=len(accepted),
         false_runs=int(accepted.any(-1).sum()),
@@ -220,6 +227,18 @@ def outcome(draws: Draws, plan: LookPlan, at_look: AtLook) -> Outcome:
         confirmed_runs=int(confirmed.any(-1).sum()),
         confirmed_per_candidate=float(confirmed.mean()),
     )
+
+
+def _borne_out(draws: Draws, k: int) -> Bools:
+    """Return `stats.confirmed` over arrays: a gain on average, and no fresh start of another kind."""
+    m = draws.noise.shape[-1]
+    noise_within = draws.noise.var(-1, ddof=1).mean(-1)
+    noise_between = (draws.noise.mean(-1) ** 2).mean(-1) - noise_within / m
+    within = np.maximum(noise_within, draws.pairs[..., :k, :].var(-1, ddof=1).mean(-1))
+    between = np.maximum(LEAST_LAUNCH_SD**2, noise_between)
+    variance = within * (1 + 1 / (k * m)) + between * (1 + 1 / k)
+    agree = of_one_kind(draws.means[..., :k].mean(-1), draws.fresh, variance)
+    return np.asarray((draws.fresh.mean(-1) > 0) & agree, dtype=np.bool_)
 
 
 def simulate(plan: LookPlan, world: World, runs: int, seed: int) -> Outcome:

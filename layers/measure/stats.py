@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from layers.evidence import Look, NoiseFloor, Pair
+from layers.evidence import GateResult, Look, NoiseFloor, Pair
 from layers.measure.boundaries import (
     LEAST_LAUNCH_SD,
     LookPlan,
@@ -46,12 +46,14 @@ __all__ = [
     "clears",
     "commit_gate",
     "confirm",
+    "confirmed",
     "could_win",
     "difference_of_shares_ci",
     "launch_floor",
     "look",
     "noise_floor",
     "obrien_fleming",
+    "of_one_kind",
     "outlying_pair",
     "outlying_pairs",
     "ratio_between",
@@ -69,6 +71,7 @@ UNMEASURED_FLOOR_PCT = 6.0  # the published end-to-end floor, used until this ru
 CLEARLY = 3.0  # a mean square that pairs alone explain in one launch of twelve
 OUTLYING_SDS, ISOLATED = 6.0, 3.0  # what makes a pair stand alone in its launch
 LEAST_PAIR_SD = 0.005  # pairs that differ by less than three percent never do
+FAR = 4.0  # standard deviations that a fresh start may lie below what looks saw of the others
 POWER = 0.9  # of the gains that `resolvable` lists
 DRAWS = 10_000  # simulated looks behind each of them
 
@@ -325,17 +328,54 @@ def resolvable(
     return rows
 
 
-def confirm(log_ratios: Sequence[float], noise: NoiseFloor | None = None) -> Estimate:
-    """Return the gain to print: the ratio of fresh pairs of one launch, with its 95 % interval.
+def confirm(launches: Launches, noise: NoiseFloor | None = None) -> Estimate:
+    """Return the gain to print: the ratio of fresh pairs, log ratios by launch, with its 95 % interval.
 
-    Student's interval of the pairs' log ratios. One launch cannot show its own shift, so with
-    `noise` the launch variance that A/A showed, or the assumed least, is added: then the interval
-    is about the change, not about this launch. The caller accepts only a ratio above 1.
+    Student's, of the launches' means. One launch cannot show its own shift, and few say little of
+    it, so with `noise` no less is assumed than A/A showed of pairs and launches, or the least of a
+    launch: then the interval is about the change, not about these starts.
     Raises ValueError for fewer than two pairs or a value that is not finite.
     """
-    means, within, freedom, inverse = _moments([log_ratios])
-    if freedom == 0:
+    means, within, freedom, inverse = _moments(launches)
+    count = len(means)
+    if freedom + count < 2:
         raise ValueError("a confirmation needs at least two pairs")
-    between = max(LEAST_LAUNCH_SD, (noise.launch_sd_pct or 0.0) / 100) ** 2 if noise else 0.0
-    half = float(stats.t.isf(0.025, freedom)) * np.sqrt(within * inverse + between)
-    return around(float(means[0]), float(half), freedom + 1)
+    unit = float(means.var(ddof=1)) if count > 1 else within * inverse
+    if noise is not None:
+        pairs = max(within, (noise.pair_sd_pct / 100) ** 2) if count > 1 else within
+        unit = max(unit, pairs * inverse + _launch_variance(noise))
+    half = float(stats.t.isf(0.025, freedom + count - 1)) * np.sqrt(unit / count)
+    return around(float(means.mean()), float(half), freedom + count)
+
+
+def confirmed(
+    fresh: Launches, seen: Launches, noise: NoiseFloor
+) -> tuple[GateResult, Literal["gain_confirmed", "gain_not_confirmed", "launches_differ"]]:
+    """Say whether fresh launches bear out what the looks at others saw: log ratios of pairs by launch.
+
+    They must show a gain on average, and none of them may lie far below what was seen: a candidate
+    whose starts are of two kinds, one of them slow, is no gain that anybody can count on.
+    """
+    means, _, _, fresh_inverse = _moments(fresh)
+    if means.mean() <= 0:
+        return GateResult.FAIL, "gain_not_confirmed"
+    looked, within, _, inverse = _moments(seen)
+    within = max(within, (noise.pair_sd_pct / 100) ** 2)
+    variance = within * (fresh_inverse + inverse / len(looked))
+    variance += _launch_variance(noise) * (1 + 1 / len(looked))
+    if not of_one_kind(np.asarray(looked.mean()), means, np.array(variance)):
+        return GateResult.INCONCLUSIVE, "launches_differ"
+    return GateResult.PASS, "gain_confirmed"
+
+
+def of_one_kind(seen: Floats, fresh: Floats, variance: Floats) -> npt.NDArray[np.bool_]:
+    """Whether no fresh start lies `FAR` below the mean of others; fresh starts are the last axis.
+
+    `variance`: of the difference of one fresh start and that mean, where all are of one kind.
+    """
+    return np.asarray(seen - fresh.min(-1) <= FAR * np.sqrt(variance), dtype=np.bool_)
+
+
+def _launch_variance(noise: NoiseFloor) -> float:
+    """Return the variance between launches to reckon with: what A/A showed, or the assumed least."""
+    return max(LEAST_LAUNCH_SD, (noise.launch_sd_pct or 0.0) / 100) ** 2

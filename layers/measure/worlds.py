@@ -47,6 +47,7 @@ class World:
     second_started: float = 0.0  # how much faster the server is that starts second
     balanced_starts: bool = False  # False: who starts second is drawn; True: drawn, then opposite
     stalls: float = 0.0  # share of its blocks in which the candidate itself stalls
+    kinds: float = 0.0  # how far its starts of one kind lie above those of the other, half of each
 
 
 def _named() -> dict[str, World]:
@@ -116,6 +117,13 @@ def stalled(world: World, rng: np.random.Generator, log_ratios: Floats) -> Float
         return log_ratios
     hit = rng.random(log_ratios.shape) < world.stalls
     return np.asarray(log_ratios - STALL * hit, dtype=np.float64)
+
+
+def kinds(world: World, rng: np.random.Generator, shape: Shape) -> Floats:
+    """Return what the kind of each start of the candidate does: half of them above, half below."""
+    if not world.kinds:
+        return np.zeros(shape)
+    return np.asarray(rng.choice(np.array([-0.5, 0.5]), shape) * world.kinds, dtype=np.float64)
 
 
 def _noise(world: World, rng: np.random.Generator, shape: Shape, memory: float) -> Floats:

@@ -2,7 +2,7 @@
 
     paths, class -> build -> [launch 1] serves -> correctness, memory, metric -> signs of activation
           -> looks (launches of pairs) -> local gain
-          -> [fresh launch] commit gate at the SLO -> four fresh pairs -> accepted
+          -> [fresh launch] commit gate at the SLO -> [fresh launches] a pair of each -> accepted
 
 Every station either lets the trial go on or ends it with a verdict and a reason code. The parent
 draws the inputs after the candidate was written and compares every timed output.
@@ -52,7 +52,7 @@ __all__ = ["Rules", "Verifier", "protected_files"]
 
 COMMIT_REQUESTS = 1000  # of the recording, per arm: the least that a p99 is printed for
 COMMIT_SEGMENTS = 4
-CONFIRM_PAIRS = 4
+CONFIRMING = 4  # fresh launches of one pair each: what only a good start gains shows in another
 
 
 @dataclass(frozen=True)
@@ -203,9 +203,14 @@ class Verifier:
             self._measure(trial, launch)
         self._looks(trial, baseline, patched)
         self._local(trial, layer, baseline, patched)
-        with self._launch(trial, len(trial.launches) + 1, baseline, patched) as launch:
-            self._commit_gate(trial, launch)
-            self._confirm(trial, launch)
+        for number in range(CONFIRMING):
+            with self._launch(
+                trial, len(trial.launches) + 1 + number, baseline, patched
+            ) as launch:
+                if number == 0:
+                    self._commit_gate(trial, launch)
+                self._fresh_pair(trial, launch)
+        self._confirm(trial)
         self._metric_under_load(trial, last=True)
 
     def _before_serving(self, trial: Trial, baseline: StackView, patched: StackView) -> None:
@@ -420,13 +425,15 @@ class Verifier:
         )
         trial.pass_or_end(gate)
 
-    def _confirm(self, trial: Trial, launch: Launch) -> None:
-        """Measure four fresh pairs: the gain that is printed. It must be positive."""
-        for measured in launch.pairs(CONFIRM_PAIRS):
-            trial.confirm.append(self._verified(trial, measured).pair)
-            self._bench.events.progress(len(trial.confirm), CONFIRM_PAIRS, "confirming pairs")
-        logs = [float(np.log(pair.throughput_ratio)) for pair in trial.confirm]
-        gain = stats.confirm(logs, self._rules.noise)
+    def _fresh_pair(self, trial: Trial, launch: Launch) -> None:
+        """Measure one pair of a fresh launch."""
+        trial.confirm += [self._verified(trial, measured).pair for measured in launch.pairs(1)]
+        self._bench.events.progress(len(trial.confirm), CONFIRMING, "confirming pairs")
+
+    def _confirm(self, trial: Trial) -> None:
+        """Take the fresh pairs: the gain that is printed. It must be positive, and no start differ."""
+        fresh = stats.by_launch(trial.confirm)
+        gain = stats.confirm(fresh, self._rules.noise)
         cpu = stats.ratio_ci([pair.cpu_ratio for pair in trial.confirm])
         p99_ratio = trial.load_test.p99_ratio if trial.load_test else None
         trial.end_to_end = EndToEnd(
@@ -437,15 +444,9 @@ class Verifier:
             p99_ratio=p99_ratio,
             pairs=len(trial.confirm),
         )
-        positive = gain.ratio > 1
-        trial.pass_or_end(
-            Gate(
-                name="confirm",
-                result=GateResult.PASS if positive else GateResult.FAIL,
-                reason="gain_confirmed" if positive else "gain_not_confirmed",
-                detail=f"{gain.ratio:.3f} times in {gain.n} fresh pairs",
-            )
-        )
+        result, reason = stats.confirmed(fresh, stats.by_launch(trial.pairs), self._rules.noise)
+        detail = f"{gain.ratio:.3f} times in {gain.n} fresh pairs, one of each start: {starts(fresh)}"
+        trial.pass_or_end(Gate(name="confirm", result=result, reason=reason, detail=detail))
 
 
 def _patched(candidate: Candidate, baseline: StackView) -> StackView:
@@ -453,6 +454,11 @@ def _patched(candidate: Candidate, baseline: StackView) -> StackView:
     return StackView(
         candidate.worktree, candidate.commit, baseline.manifest, baseline.server_python
     )
+
+
+def starts(launches: stats.Launches) -> str:
+    """Return the ratio of each fresh start, in order."""
+    return ", ".join(f"{np.exp(np.mean(launch)):.3f}" for launch in launches)
 
 
 def _gain_gate(result: GateResult, reason: str, trial: Trial) -> Gate:

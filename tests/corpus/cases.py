@@ -73,6 +73,7 @@ REASONS = frozenset(
         "metric_undecided",
         # the measurement
         "gain_not_confirmed",
+        "launches_differ",
         "faster_than_possible",
         "too_short_to_time",
         # a whole stack

@@ -98,9 +98,19 @@ def test_the_ratio_of_swapped_arms_is_the_inverse(ratios):
 @given(st.lists(st.floats(0.5, 2), min_size=4, max_size=8), noises)
 def test_a_confirmation_with_noise_is_never_narrower(ratios, noise):
     values = [math.log(r) for r in ratios]
-    alone, honest = confirm(values), confirm(values, noise)
+    alone, honest = confirm([values]), confirm([values], noise)
     assert honest.ci[0] <= alone.ci[0] <= alone.ratio * (1 + 1e-12)
     assert honest.ci[1] >= alone.ci[1]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(0.5, 2), min_size=2, max_size=8), noises)
+def test_fresh_launches_with_noise_are_never_narrower_and_keep_their_ratio(ratios, noise):
+    values = [[math.log(r)] for r in ratios]
+    alone, honest = confirm(values), confirm(values, noise)
+    assert alone.ratio == honest.ratio
+    assert honest.ci[0] <= alone.ci[0] * (1 + 1e-12)
+    assert honest.ci[1] >= alone.ci[1] * (1 - 1e-12)
 
 
 @settings(deadline=None, max_examples=50)

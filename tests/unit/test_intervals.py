@@ -11,6 +11,7 @@ from layers.measure.stats import (
     bootstrap_quantile_ratio,
     commit_gate,
     confirm,
+    confirmed,
     difference_of_shares_ci,
     noise_floor,
     ratio_between,
@@ -35,10 +36,46 @@ def test_ratio_interval_refuses_too_few_or_impossible_ratios(ratios):
 
 def test_confirmation_adds_the_launch_shift_that_one_launch_cannot_show():
     fresh = [0.10, 0.11, 0.09, 0.10]
-    alone, honest = confirm(fresh), confirm(fresh, QUIET)
+    alone, honest = confirm([fresh]), confirm([fresh], QUIET)
     assert alone.ratio == honest.ratio == pytest.approx(math.exp(0.10))
     assert alone.ci == pytest.approx(ratio_ci(np.exp(fresh).tolist()).ci)
     assert honest.ci[0] < alone.ci[0] < alone.ci[1] < honest.ci[1]
+
+
+def test_the_interval_of_fresh_launches_is_students_on_their_means_where_they_differ():
+    fresh = [[0.10], [0.16], [0.04], [0.10]]
+    alone = confirm(fresh)
+    assert alone.ci == pytest.approx(ratio_ci([math.exp(x) for (x,) in fresh]).ci)
+    assert confirm(fresh, QUIET).ci == alone.ci  # they show more than A/A did
+
+
+def test_fresh_launches_that_agree_by_chance_are_no_surer_than_a_a_launches():
+    found = confirm([[0.1], [0.1], [0.1], [0.1]], QUIET)
+    pair, launch = QUIET.pair_sd_pct / 100, max(0.005, QUIET.launch_sd_pct / 100)
+    half = 3.1824 * math.sqrt((pair**2 + launch**2) / 4)
+    assert np.log(found.ci) == pytest.approx([0.1 - half, 0.1 + half], rel=1e-3)
+
+
+def test_one_pair_confirms_nothing():
+    with pytest.raises(ValueError, match="two pairs"):
+        confirm([[0.1]])
+
+
+SEEN = [[0.30, 0.31, 0.29, 0.30]]
+
+
+@pytest.mark.parametrize(
+    ("fresh", "said"),
+    [
+        ([[0.30], [0.29], [0.31], [0.30]], (GateResult.PASS, "gain_confirmed")),
+        ([[0.30], [0.28], [0.33], [0.27]], (GateResult.PASS, "gain_confirmed")),
+        ([[0.30], [0.31], [0.02], [0.30]], (GateResult.INCONCLUSIVE, "launches_differ")),
+        ([[0.30], [0.31], [-0.90], [0.10]], (GateResult.FAIL, "gain_not_confirmed")),
+        ([[0.80], [0.90], [0.85], [0.88]], (GateResult.PASS, "gain_confirmed")),  # better is no fault
+    ],
+)
+def test_no_fresh_start_may_lie_far_below_what_was_seen(fresh, said):
+    assert confirmed(fresh, SEEN, QUIET) == said
 
 
 def test_two_estimates_are_compared_by_the_interval_of_their_ratio():

@@ -97,7 +97,9 @@ def test_worlds_are_drawn_alike_from_one_seed():
     first, second = (draw(world, PLAN, 3, seed=5) for _ in range(2))
     assert np.array_equal(first.pairs, second.pairs)
     assert np.array_equal(first.noise, second.noise)
-    assert first.pairs.shape == (3, 10, 9, 4)
+    assert np.array_equal(first.fresh, second.fresh)
+    assert first.pairs.shape == (3, 10, 8, 4)
+    assert first.fresh.shape == (3, 10, 4)
     assert first.noise.shape == (3, 1, 2, 4)
     assert first.sequential.shape == (3, 10, 2, 4)
 
@@ -116,6 +118,25 @@ def test_false_accepts_of_a_run_of_ten_stay_below_one_percent(name):
     slack = 3 * np.sqrt(allowed / RUNS)  # of a simulation this short
     assert found["fvec"].per_run <= allowed + slack
     assert found["fvec"].confirmed_per_run <= 0.01
+
+
+@pytest.mark.parametrize("apart", [0.1, 0.3, 1.0])
+def test_starts_of_two_kinds_pass_looks_and_not_the_verdict(apart):
+    world = replace(WITHOUT_EFFECT["launches shift by 0.5 %, pairs 0.6 %"], kinds=apart)
+    found = simulate(PLAN, world, RUNS, seed=29)
+    show(
+        f"starts {apart:.0%} apart: {found.per_candidate:.1%} of candidates pass the looks, "
+        f"{found.confirmed_per_candidate:.1%} the verdict"
+    )
+    assert found.per_candidate > 0.15
+    assert found.confirmed_per_candidate < 0.05
+
+
+def test_a_gain_of_three_percent_is_seldom_lost_to_a_fresh_start():
+    found = simulate(PLAN, replace(USUAL, ratio=1.03), RUNS, seed=31)
+    lost = found.per_candidate - found.confirmed_per_candidate
+    show(f"+3 %: {found.per_candidate:.1%} by the looks, {lost:.2%} of them lost afterwards")
+    assert lost < 0.02
 
 
 def test_the_sequential_comparison_takes_drift_for_gains_and_the_paired_rule_does_not():

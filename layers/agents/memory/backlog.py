@@ -110,6 +110,7 @@ REASONS: Mapping[Kind, frozenset[str]] = {
     "undecided": frozenset(
         {
             "last_look_reached",
+            "launches_differ",
             "machine_too_noisy",
             "activation_undecided",
             "nothing_compared",
