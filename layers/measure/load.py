@@ -161,7 +161,9 @@ class LoadGenerator:
     ) -> LoadResult:
         """Send `order` with `in_flight` requests on their way at all times; measures work.
 
-        `order` counts in `requests`, by default in the recording. What is unanswered `deadline_s` after the start counts as an error.
+        `order` counts in `requests`, by default in the recording. What is unanswered `deadline_s`
+        after the start counts as an error; so does what was not sent because the server had only
+        failed requests for a few seconds.
         """
         users = min(in_flight, len(order))
         deadlines_s = (request_deadline_s, deadline_s)

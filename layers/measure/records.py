@@ -21,7 +21,7 @@ RECORD = np.dtype(
 # `code` is the gRPC status (0: OK), or one of these.
 OK = 0
 UNANSWERED = -1  # sent, and no answer when the block's deadline passed
-NOT_SENT = -2  # the block's deadline passed before a slot was free
+NOT_SENT = -2  # the block ended before a slot was free
 
 ORDER_FILE = "order.npy"
 ARRIVALS_FILE = "arrivals_s.npy"

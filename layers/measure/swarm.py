@@ -41,6 +41,8 @@ CHANNEL_OPTIONS = (
 CONNECT_S = 3.0
 LEAD_S = 0.05  # between the last user's start and the first scheduled send
 STOP_S = 5.0
+GIVE_UP_S = 3.0  # without an answer at fixed in-flight load
+GIVE_UP_FAILURES = 3  # since the last answer: a server that is merely slow fails none
 MAX_MESSAGES = 5
 SPOOL_FULL = int(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0])
 MAX_MESSAGE_CHARS = 300
@@ -101,6 +103,7 @@ class Block:
         self._deadline_s, self._spool_bytes = plan.request_deadline_s, plan.spool_bytes
         self._next, self._left, self._spooled = 0, len(self._order), 0
         self._start_s = 0.0
+        self._answered_s, self._failed = 0.0, 0  # when the last answer came, failures since then
         self._closed = False
         self.records = np.zeros(len(self._order), RECORD)
         self.records["index"] = self._order
@@ -167,8 +170,25 @@ class Block:
         self._spool.write(response)
         self._spooled += len(response)
         self._left -= 1
-        if self._left == 0:
+        if self._left == 0 or self._is_lost(code, done_s):
             self._finished.set()
+
+    def _is_lost(self, code: int, done_s: float) -> bool:
+        """Say whether a block at fixed in-flight load is over: the server only fails requests.
+
+        A model whose process has died fails each of them after a second. Such a block decides
+        nothing, and the rest of it would be waited for in vain.
+        """
+        if code == OK:
+            self._answered_s, self._failed = done_s, 0
+            return False
+        self._failed += 1
+        if self._arrivals_s is not None or self._failed < GIVE_UP_FAILURES:
+            return False
+        lost = done_s - self._answered_s >= GIVE_UP_S
+        if lost:
+            self._note(f"nothing was answered for {GIVE_UP_S:g} s: the rest was not sent")
+        return lost
 
     def _note(self, message: str) -> None:
         """Keep the first few different error messages."""

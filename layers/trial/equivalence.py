@@ -146,6 +146,7 @@ class Sequential:
                 asked = [pool.submit(_ask, clients[arm], request) for arm in ARMS]
                 both = self._answered(*(_decoded(future.result()) for future in asked))
                 if both is None:
+                    self._check_alive()
                     continue
                 truth = None
                 if self._referee is not None and number < refereed:
@@ -174,6 +175,7 @@ class Sequential:
                         taken_s[arm].append(time.perf_counter() - begun_s)
                     both = self._answered(*(_decoded(answers[arm]) for arm in ARMS))
                     if both is None:
+                        self._check_alive()
                         break
                     yield *both, None
                 else:
@@ -184,6 +186,15 @@ class Sequential:
         """Yield a client of each arm; both are closed afterwards."""
         with ExitStack() as undo:
             yield {arm: undo.enter_context(Client(self._launch.arm(arm).grpc)) for arm in ARMS}
+
+    def _check_alive(self) -> None:
+        """End the trial where an arm has died: each further request would fail after a second.
+
+        Raises DoesNotServe where it is the candidate, ToolFailed where it is the baseline alone.
+        """
+        for arm in ARMS:
+            with self._launch.blaming(arm):
+                self._launch.arm(arm).alive()
 
     def _answered(
         self, old: Tensors | Refusal, new: Tensors | Refusal
