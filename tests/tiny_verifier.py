@@ -6,7 +6,7 @@ is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +17,15 @@ from bot.publishing.local import open_local
 from layers import session
 from layers.base import Candidate, ChangeClass, Contract, Edit, Hypothesis, LayerName
 from layers.events import Silent
-from layers.evidence import NoiseFloor
+from layers.evidence import Iteration, NoiseFloor, Verdict
 from layers.loop.wiring import verifier_of
 from layers.measure import launch, stats
 from layers.measure.checks import Limits
 from layers.session import RunOptions, Session, open_session, settled
 from layers.trial import calibrate, equivalence, integrity
+from layers.trial.trial import TrialEnded
 from layers.trial.verify import Verifier
-from tests.e2e.proposals import slow_repository
+from tests.e2e.proposals import Proposals, slow_repository
 
 # The machine of the tests is not quiet, and nothing here is about that.
 LAX = Limits(neighbour_cores=1e3, generator_cores=1e3, lag_floor_ms=1e9, achieved_share=0.0)
@@ -32,6 +33,7 @@ NOISE = NoiseFloor(
     floor_pct=5.0, pair_sd_pct=2.0, pairs=8, launches=2, launch_differences_pct=[0.5, -0.5]
 )
 MODEL = "tiny_features"
+LAYER = Proposals({})  # takes no local gain of its own
 
 
 @dataclass
@@ -80,17 +82,40 @@ class Tiny:
         )
         return Candidate(hypothesis, edit, branch, base, commit, worktree, patch)
 
+    def judged(self, candidate: Candidate) -> Iteration:
+        """Return the verdict on a candidate, and all that led to it."""
+        return self.verifier.verify(candidate, LAYER, self.session.view, self.made)
+
+
+def end_before_timing(patch: pytest.MonkeyPatch) -> None:
+    """Have every trial end undecided, as `not_timed_here`, where its first launch would be timed."""
+
+    def timed(*_: object) -> None:
+        raise TrialEnded(Verdict.INCONCLUSIVE, "not_timed_here")
+
+    patch.setattr(Verifier, "_measure", timed)
+
 
 @contextmanager
-def tiny_verifier(folder: Path) -> Iterator[Tiny]:
-    """Open the tiny stack with its slow idiom, everything short."""
+def tiny_verifier(
+    folder: Path,
+    change: Callable[[Path], object] = lambda root: None,
+    *,
+    mutated: int = equivalence.MUTATED,
+) -> Iterator[Tiny]:
+    """Open the tiny stack with its slow idiom, everything short.
+
+    `change` may commit more to the repository first; a trial asks `mutated` changed requests.
+    """
     root = slow_repository(folder / "tiny")
+    change(root)
     options = RunOptions(folder / "out", None, None, 1, None, open_local)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "SLO_REQUESTS", 60)
         patch.setattr(session, "BLOCK_S", 0.3)
-        patch.setattr(session, "PROFILE_S", 4.0)
+        patch.setattr(session, "PROFILE_S", 2.0)
         patch.setattr(equivalence, "RECORDED", 30)
+        patch.setattr(equivalence, "MUTATED", mutated)
         # A developer may edit the engine while its tests run; test_integrity watches that part.
         patch.setattr(integrity, "ENGINE", folder / "not-there")
         patch.setattr(launch, "Limits", lambda: LAX)

@@ -9,20 +9,17 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from layers.base import Activation, Candidate, ChangeClass, Contract, Sign
-from layers.evidence import Iteration, Verdict
+from layers.base import Activation, ChangeClass, Contract, Sign
+from layers.evidence import Iteration
 from layers.trial.observing import Profiling
 from layers.trial.public_checks import Answer
-from layers.trial.trial import TrialEnded
-from layers.trial.verify import Verifier
-from tests.e2e.proposals import FEATURES, RANKER, SEARCHED, Proposals
-from tests.tiny_verifier import MODEL, Tiny, tiny_verifier
+from tests.e2e.proposals import FEATURES, RANKER, SEARCHED
+from tests.tiny_verifier import MODEL, Tiny, end_before_timing, tiny_verifier
 
 pytestmark = pytest.mark.triton
 
 CONFIG = "models/tiny_features/config.pbtxt"
 TABLE = "models/tiny_features/1/percentiles.txt"
-LAYER = Proposals({})  # takes no local gain of its own
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +31,8 @@ def tiny(tmp_path_factory, server_env) -> Iterator[Tiny]:
 @pytest.fixture
 def judge(tiny, monkeypatch):
     """Return what judges a candidate up to where it would be timed: that is not looked at here."""
-
-    def timed(*_: object) -> None:
-        raise TrialEnded(Verdict.INCONCLUSIVE, "not_timed_here")
-
-    monkeypatch.setattr(Verifier, "_measure", timed)
-
-    def judge(candidate: Candidate) -> Iteration:
-        return tiny.verifier.verify(candidate, LAYER, tiny.session.view, tiny.made)
-
-    return judge
+    end_before_timing(monkeypatch)
+    return tiny.judged
 
 
 def contract(*signs: Activation) -> Contract:

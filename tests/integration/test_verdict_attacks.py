@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
-from bot.publishing.local import open_local
-from layers import session
-from layers.base import Candidate, ChangeClass, Edit, Hypothesis, LayerName
-from layers.events import Silent
-from layers.evidence import Iteration, NoiseFloor
-from layers.loop.wiring import verifier_of
-from layers.measure import launch, stats
-from layers.measure.checks import Limits
-from layers.session import RunOptions, open_session, settled
-from layers.trial import calibrate, equivalence, integrity
-from tests.e2e.proposals import (
-    FEATURES,
-    RANKER,
-    SEARCHED,
-    Proposals,
-    git,
-    slow_repository,
-)
+from layers.base import ChangeClass
+from layers.evidence import Iteration
+from tests.e2e.proposals import FEATURES, RANKER, SEARCHED, git
+from tests.tiny_verifier import Tiny, end_before_timing, tiny_verifier
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.alone]
 
-# The machine of the tests is not quiet, and none of these attacks is about that.
-LAX = Limits(neighbour_cores=1e3, generator_cores=1e3, lag_floor_ms=1e9, achieved_share=0.0)
-NOISE = NoiseFloor(
-    floor_pct=5.0, pair_sd_pct=2.0, pairs=8, launches=2, launch_differences_pct=[0.5, -0.5]
-)
 ENSEMBLE = "models/tiny_ensemble/config.pbtxt"
 METRIC = """\
 import numpy as np
@@ -41,82 +23,46 @@ import numpy as np
 def best(request, outputs):
     return float(np.max(outputs["score"]))
 """
+APPROXIMATIONS = "correctness:\n  metric: metric.py:best\n  approximate_margin: 0.001\n"
 
+Edits = Mapping[str, Sequence[tuple[str, str]]]  # by file: a pattern, and what stands there then
 Judge = Callable[..., Iteration]
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory, server_env) -> Iterator[Judge]:
-    """Return what judges an edit of the tiny stack with its slow idiom."""
+def tiny(tmp_path_factory, server_env) -> Iterator[Tiny]:
     folder = tmp_path_factory.mktemp("attacks")
-    root = slow_repository(folder / "tiny")
+    with tiny_verifier(folder, _name_a_metric, mutated=12) as opened:
+        yield opened
+
+
+def _name_a_metric(root: Path) -> None:
+    """Allow approximations."""
     (root / "metric.py").write_text(METRIC)
     manifest = root / ".github/fvec.yml"
     text = manifest.read_text()
     assert "correctness:" not in text
-    manifest.write_text(
-        text + "correctness:\n  metric: metric.py:best\n  approximate_margin: 0.001\n"
-    )
+    manifest.write_text(text + APPROXIMATIONS)
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--message", "Name a metric")
-    options = RunOptions(folder / "out", None, None, 1, None, open_local)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "SLO_REQUESTS", 60)
-        patch.setattr(session, "BLOCK_S", 0.3)
-        patch.setattr(equivalence, "RECORDED", 30)
-        patch.setattr(equivalence, "MUTATED", 12)
-        # A developer may edit the engine while its tests run; test_integrity watches that part.
-        patch.setattr(integrity, "ENGINE", folder / "not-there")
-        patch.setattr(launch, "Limits", lambda: LAX)
-        patch.setattr(launch, "RECORDED_LIMITS", LAX)
-        with open_session(root, options, Silent(), lambda block: None) as opened:
-            yield _judge(opened)
 
 
-def _judge(opened: session.Session) -> Judge:
-    with settled(opened) as (sized, deployment):
-        sized = calibrate._equipped(sized, deployment)
-    calibration = calibrate.Calibration(
-        session=sized,
-        profile=None,
-        work=NOISE,
-        reproducible=frozenset({"score"}),
-        launch_s=1.0,
-    )
-    verifier = verifier_of(calibration, stats.LookPlan(candidates=1), lambda look: None)
-    turns = iter(range(1, 1000))
+@pytest.fixture
+def judge(tiny) -> Judge:
+    """Return what judges an edit of the tiny stack with its slow idiom."""
 
-    def judge(edits: dict[str, Sequence[tuple[str, str]]], change_class: str = "exact"):
-        n = next(turns)
-        files = {}
-        for path, replacements in edits.items():
-            text = (sized.view.root / path).read_text()
-            for old, new in replacements:
-                assert re.search(old, text), old
-                text = re.sub(old, lambda _, new=new: new, text, count=1)
-            files[path] = text.encode()
-        edit = Edit(files, "Cheat", "No.")
-        commit, patch, worktree = sized.stack.commit_edit(
-            sized.view.commit, f"fvec/test/{n}", edit, sized.out / "worktrees"
-        )
-        hypothesis = Hypothesis(
-            layer=LayerName.FEATURES,
-            card="cheat",
-            model="tiny_features",
-            title="Cheat",
-            why="",
-            share=1.0,
-            expected_gain=0.5,
-            best_gain=0.9,
-            change_class=ChangeClass(change_class),
-            transform="cheat",
-        )
-        candidate = Candidate(
-            hypothesis, edit, f"fvec/test/{n}", sized.view.commit, commit, worktree, patch
-        )
-        return verifier.verify(candidate, Proposals({}), sized.view, n)
+    def judge(edits: Edits, change_class: str = "exact") -> Iteration:
+        files = {path: _edited(tiny.text(path), changes) for path, changes in edits.items()}
+        return tiny.judged(tiny.candidate(files, change_class=ChangeClass(change_class)))
 
     return judge
+
+
+def _edited(text: str, changes: Sequence[tuple[str, str]]) -> str:
+    for old, new in changes:
+        assert re.search(old, text), old
+        text = re.sub(old, lambda _, new=new: new, text, count=1)
+    return text
 
 
 def ended(iteration: Iteration) -> tuple[str, str]:
@@ -181,6 +127,13 @@ def test_what_turns_wrong_only_once_it_is_timed_is_caught_there(judge, change, r
     assert timed in ([], ["timed correctness"])
 
 
+def test_one_that_dies_while_it_is_asked_is_rejected_for_that(judge):
+    dies = LATER.replace("> 160", "> 40").format(change="import os; os._exit(0)")
+    found = judge({RANKER: [(SCORE, dies)]})
+    assert ended(found) == ("rejected", "died_under_load"), found.detail
+    assert "refusals" not in [gate.name for gate in found.gates]
+
+
 ONE_STEP = [
     (
         r'(?s)output_map \{ key: "features" value: "features" \}.*\Z',
@@ -214,13 +167,16 @@ def test_an_ensemble_that_skips_a_model_is_seen_by_the_servers_counters(judge):
     ("factor", "gate"),
     [("0.9999", ("pass", "metric_non_inferior")), ("0.99", ("fail", "metric_worse"))],
 )
-def test_an_approximation_is_held_to_the_business_metric(judge, factor, gate):
+def test_an_approximation_is_held_to_the_business_metric(judge, monkeypatch, factor, gate):
+    end_before_timing(monkeypatch)  # the metric of timed answers has tests of its own
     scaled = f"{SCALED} * np.float32({factor}))"
     found = judge({RANKER: [(SCORE, scaled)]}, "approximate")
     gates = {g.name: (g.result.value, g.reason) for g in found.gates}
     assert gates["correctness"] == ("pass", "outputs_finite")
     assert gates["metric"] == gate
-    assert ended(found) == ("rejected", "metric_worse") or gate[0] == "pass"
+    passed = gate[0] == "pass"
+    end = ("inconclusive", "not_timed_here") if passed else ("rejected", "metric_worse")
+    assert ended(found) == end, found.detail
 
 
 def test_an_approximation_that_answers_zeros_only_while_it_is_timed_fails_its_metric(
