@@ -147,7 +147,7 @@ def slow_repository(root: Path) -> Path:
     )
     edit(root, FEATURES, *COUNTED)
     edit(root, FEATURES, "class TritonPythonModel:\n", TABLE)
-    edit(root, "traffic/record.py", "RATE_PER_S = 120.0", "RATE_PER_S = 150.0")
+    edit(root, "traffic/record.py", "RATE_PER_S = 120.0", "RATE_PER_S = 300.0")
     edit(root, ".github/fvec.yml", '"400"', '"1200"')
     edit(root, ".github/fvec.yml", "p99_ms: 50", "p99_ms: 250")
     git(root, "init", "--quiet", "--initial-branch=main")
@@ -169,11 +169,15 @@ def commit(root: Path, path: str, old: str, new: str) -> None:
     git(root, "commit", "--quiet", "--all", "--message", "Change the stack")
 
 
-def run_with(layer: Proposals, root: Path, out: Path, cookbook: Path | None = None) -> RunReport:
-    """Run the engine as `fvec run` does, with one layer."""
-    options = RunOptions(
+def options_of(layer: Proposals, out: Path, cookbook: Path | None = None) -> RunOptions:
+    """Return the options of a run with one layer."""
+    return RunOptions(
         out=out, layers=(layer.name,), minutes=60, seed=7, cookbook=cookbook, forge=open_local
     )
+
+
+def run_with(layer: Proposals, root: Path, options: RunOptions) -> RunReport:
+    """Run the engine as `fvec run` does, with one layer."""
     report = run(root, options, Silent(), {layer.name: layer})
-    results.write(out, report)
+    results.write(options.out, report)
     return report

@@ -20,9 +20,9 @@ from tests.e2e.proposals import FEATURES, SEARCHED, Proposals, replaced
 
 
 def main(argv: list[str]) -> int:
-    session.BLOCK_S, session.PROFILE_S, session.SLO_REQUESTS = 0.6, 1.0, 200
+    session.BLOCK_S, session.PROFILE_S, session.SLO_REQUESTS = 0.4, 1.0, 200
     calibrate.LAUNCHES, equivalence.RECORDED, equivalence.MUTATED = 1, 40, 20
-    instruments.TOTAL_BUDGET = Budget(windows=4, window_s=1.0)
+    instruments.TOTAL_BUDGET = Budget(windows=2, window_s=1.0)
     layer = Proposals({"rank-by-search": lambda stack: replaced(stack, FEATURES, *SEARCHED)})
     run.run = partial(run.run, registry={layer.name: layer})
     return cli.main(argv)

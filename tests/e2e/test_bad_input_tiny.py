@@ -124,6 +124,7 @@ class TestWithTheServer:
         assert "zeroes" in message
         assert hint.startswith("mend the stack or its traffic first")
 
+    @pytest.mark.alone
     @pytest.mark.usefixtures("short_runs")
     def test_an_slo_that_the_stack_misses(self, tiny_repo, tmp_path, capsys):
         commit(tiny_repo, MANIFEST, "p99_ms: 50", "p99_ms: 0.05")

@@ -12,7 +12,7 @@ from layers.calibration.card import peaks
 from layers.errors import InvalidInput
 from tests.e2e.proposals import commit
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.alone]
 MANIFEST = ".github/fvec.yml"
 
 

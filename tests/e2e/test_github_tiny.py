@@ -14,7 +14,7 @@ from tests.e2e import proposals
 from tests.github.bot_service import BotService
 
 pytest_plugins = ["tests.github.fixtures"]
-pytestmark = [pytest.mark.triton, pytest.mark.usefixtures("server_env")]
+pytestmark = [pytest.mark.triton, pytest.mark.alone, pytest.mark.usefixtures("server_env")]
 
 SHORT = (sys.executable, str(Path(__file__).with_name("short_fvec.py")))
 BRANCH = "fvec/features/rank-by-search-tiny_features"

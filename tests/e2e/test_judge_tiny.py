@@ -15,7 +15,7 @@ from layers.manifest import MANIFEST_PATH
 from tests.e2e.proposals import FEATURES, RANKER, edit, git, slow_repository, state_of
 from tests.render_fixture import evidence
 
-pytestmark = [pytest.mark.triton, pytest.mark.usefixtures("short_runs")]
+pytestmark = [pytest.mark.triton, pytest.mark.alone, pytest.mark.usefixtures("short_runs")]
 CONFIG = "models/tiny_features/config.pbtxt"
 SCORE = 'tensor = pb_utils.Tensor("score", score.astype(np.float32))'
 
@@ -93,6 +93,7 @@ def test_a_patch_that_does_not_apply_is_invalid_input_with_its_hunk(tiny_repo, c
     assert FEATURES in report["error"]["message"]
 
 
+@pytest.mark.usefixtures("calibrated_once")
 def test_a_planted_slow_down(tiny_repo, capsys):
     slow = f"sum(range(60_000))\n            {SCORE}"
     code, report = judged(tiny_repo, patch_of(tiny_repo, (RANKER, SCORE, slow)), capsys)
@@ -105,6 +106,7 @@ def test_a_planted_slow_down(tiny_repo, capsys):
     assert report["noise"]["work"]["pairs"] >= 4
 
 
+@pytest.mark.usefixtures("calibrated_once")
 def test_a_wrong_result_for_one_rare_row(tiny_repo, capsys):
     """One row in a thousand has 49 clicks or more; most requests have no such row."""
     rare = "log_clicks = np.log1p(np.maximum(clicks, 0)).astype(np.float32).reshape(-1, 1)"
@@ -119,6 +121,7 @@ def test_a_wrong_result_for_one_rare_row(tiny_repo, capsys):
         assert (gate["name"], probed["differing"]) == ("timed correctness", 0)
 
 
+@pytest.mark.usefixtures("calibrated_once")
 def test_a_configuration_is_judged_as_one_without_being_told(tiny_repo, capsys):
     patch = patch_of(tiny_repo, (CONFIG, "# one is enough so far", "# one"))
     _, report = judged(tiny_repo, patch, capsys)
@@ -135,6 +138,7 @@ FAST = (
 )
 
 
+@pytest.mark.usefixtures("calibrated_once")
 def test_a_gain_is_accepted_and_its_evidence_holds_again(tmp_path, capsys):
     root = slow_repository(tmp_path / "slow")
     patch = patch_of(root, (FEATURES, *FAST))

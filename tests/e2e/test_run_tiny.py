@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,24 @@ from layers.base import Edit, StackView
 from layers.errors import Inconclusive
 from layers.evidence import EvidenceFile, RunReport, Verdict
 from layers.loop import report
+from layers.loop.report import blocks_of
 from layers.record import journal
+from layers.record.journal import Entry
+from layers.session import RunOptions
 from tests.e2e import proposals
-from tests.e2e.proposals import FEATURES, RANKER, Proposals, git, replaced, run_with, state_of
+from tests.e2e.killed import killed_after
+from tests.e2e.proposals import (
+    FEATURES,
+    RANKER,
+    Proposals,
+    git,
+    options_of,
+    replaced,
+    run_with,
+    state_of,
+)
 
-pytestmark = [pytest.mark.triton, pytest.mark.usefixtures("short_runs")]
+pytestmark = [pytest.mark.triton, pytest.mark.alone, pytest.mark.usefixtures("short_runs")]
 
 
 def test_an_empty_cookbook_gives_no_pull_request_and_says_why(tiny_repo, tmp_path, capsys):
@@ -75,6 +88,7 @@ def own_workflow(stack: StackView) -> Edit:
     return Edit({".github/workflows/x.yml": b"on: push\n"}, "Add a workflow", "No.")
 
 
+@pytest.mark.usefixtures("calibrated_once")
 def test_what_does_not_hold_is_rejected_with_its_reason(tiny_repo, tmp_path):
     """No-op edits, wrong outputs, a model that does not load, edits of what judges."""
     before, out = state_of(tiny_repo), tmp_path / "out"
@@ -88,7 +102,7 @@ def test_what_does_not_hold_is_rejected_with_its_reason(tiny_repo, tmp_path):
             "own-workflow": own_workflow,
         }
     )
-    found = _run_or_skip(layer, tiny_repo, out)
+    found = _run_or_skip(layer, tiny_repo, options_of(layer, out))
     ends = {i.card: (i.verdict, i.reason) for i in found.iterations}
     if any(reason == "machine_too_noisy" for _, reason in ends.values()):
         pytest.skip("the machine is too noisy")
@@ -122,7 +136,7 @@ class Finished:
     before: tuple[str, str, str]
     report: RunReport
     layer: Proposals
-    cookbook: Path
+    killed: list[Entry]  # the journal as the killed process left it
 
     @property
     def pull(self) -> Path:
@@ -131,7 +145,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, short_runs) -> Finished:
-    """A run whose one candidate makes the model plainly faster."""
+    """A run whose one candidate makes the model plainly faster, killed once and gone on with."""
     folder = tmp_path_factory.mktemp("accepted")
     root = proposals.slow_repository(folder / "tiny")
     (folder / "cards").mkdir()
@@ -139,21 +153,29 @@ def finished(tmp_path_factory, short_runs) -> Finished:
     layer = Proposals(
         {"rank-by-search": lambda stack: replaced(stack, FEATURES, *proposals.SEARCHED)}
     )
-    before = state_of(root)
-    found = _run_or_skip(layer, root, folder / "out", folder / "cards")
+    before, options = state_of(root), options_of(layer, folder / "out", folder / "cards")
+    killed_after("look", layer, root, options)
+    killed = journal.read(folder / "out/journal.jsonl")
+    found = _run_or_skip(layer, root, replace(options, resume=True))
     reasons = [f"{i.verdict} ({i.reason}) {i.detail}" for i in found.iterations]
     if any("machine_too_noisy" in reason or "slo_undecided" in reason for reason in reasons):
         pytest.skip(f"the machine is too noisy: {reasons}")
-    return Finished(root, folder / "out", before, found, layer, folder / "cards")
+    return Finished(root, folder / "out", before, found, layer, killed)
 
 
-def _run_or_skip(
-    layer: Proposals, root: Path, out: Path, cookbook: Path | None = None
-) -> RunReport:
+def _run_or_skip(layer: Proposals, root: Path, options: RunOptions) -> RunReport:
     try:
-        return run_with(layer, root, out, cookbook)
+        return run_with(layer, root, options)
     except Inconclusive as error:
         pytest.skip(f"the machine is too noisy: {error.message}")
+
+
+def test_a_run_that_was_killed_after_a_look_goes_on_with_what_it_had(finished):
+    entries = journal.read(finished.out / "journal.jsonl")
+    assert finished.killed[-1].kind == "look"
+    assert entries[: len(finished.killed)] == finished.killed
+    assert [entry.kind for entry in entries].count("resumed") == 1
+    assert blocks_of(entries, 1)
 
 
 def test_a_plain_gain_is_accepted_by_every_gate(finished):
@@ -255,7 +277,7 @@ def test_after_the_merge_there_is_nothing_to_try(finished, tmp_path):
     git(merged, "merge", "--quiet", f"origin/{finished.report.iterations[0].branch}")
     git(merged, "merge", "--quiet", "--message", "Learn", "origin/fvec/knowledge")
     before = state_of(merged)
-    found = _run_or_skip(finished.layer, merged, tmp_path / "out")
+    found = _run_or_skip(finished.layer, merged, options_of(finished.layer, tmp_path / "out"))
     assert found.conclusion == (
         "no pull request; nothing to try: no card of the cookbook matches this stack"
     )

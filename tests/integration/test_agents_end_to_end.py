@@ -31,21 +31,25 @@ from layers.repository.stack import Stack
 from layers.sandbox.box import Sandbox
 from layers.story import Outcome, Role, Story
 from layers.trial import calibrate, equivalence
-from tests import agents_stack
+from tests import agents_stack, tiny_calibrations
 from tests.agents_stack import FEATURES, PROGRAMS, RECORDER, Cheat, section
 from tests.corpus import stacks
 from tests.e2e import proposals
 
-pytestmark = [pytest.mark.triton, pytest.mark.usefixtures("short_runs", "sandbox")]
+pytestmark = [
+    pytest.mark.triton,
+    pytest.mark.alone,
+    pytest.mark.usefixtures("short_runs", "sandbox"),
+]
 
 SHORT = (
-    (session, "BLOCK_S", 0.6),
+    (session, "BLOCK_S", 0.4),
     (session, "PROFILE_S", 2.0),
     (session, "SLO_REQUESTS", 200),
     (calibrate, "LAUNCHES", 1),
     (equivalence, "RECORDED", 40),
     (equivalence, "MUTATED", 20),
-    (instruments, "TOTAL_BUDGET", Budget(windows=4, window_s=1.0)),
+    (instruments, "TOTAL_BUDGET", Budget(windows=2, window_s=1.0)),
 )
 UNDECIDED = {"machine_too_noisy", "slo_undecided"}
 ONE_CANDIDATE = ('owner: "@serving"\n', 'owner: "@serving"\nbudget: {candidates: 1}\n')
@@ -53,8 +57,11 @@ ONE_CANDIDATE = ('owner: "@serving"\n', 'owner: "@serving"\nbudget: {candidates:
 
 @pytest.fixture(scope="module")
 def short_runs(server_env) -> Iterator[None]:
-    """Make a run take a minute: the same stations in the same order, less of each."""
-    with pytest.MonkeyPatch.context() as patch:
+    """Make a run take a minute: the same stations in the same order, less of each.
+
+    All runs here are on one stack, which the first of them calibrates.
+    """
+    with pytest.MonkeyPatch.context() as patch, tiny_calibrations.once():
         for place in SHORT:
             patch.setattr(*place)
         yield

@@ -23,7 +23,11 @@ from tests.e2e import proposals
 from tests.integration.test_agents_end_to_end import ONE_CANDIDATE, SHORT, UNDECIDED
 from tests.messages_server import MessagesServer
 
-pytestmark = [pytest.mark.triton, pytest.mark.usefixtures("short_runs", "sandbox")]
+pytestmark = [
+    pytest.mark.triton,
+    pytest.mark.alone,
+    pytest.mark.usefixtures("short_runs", "sandbox"),
+]
 
 KEY = "sk-hostile-" + "0123456789abcdefghij"
 ACCOUNTS = "root:x:0:0"  # of /etc/passwd
