@@ -27,10 +27,10 @@ demo: install
 	    commit --quiet --message 'Serve ads'
 	$(FVEC) run $(DEMO)/ads-serving --out $(DEMO)
 
-# On all cores what may; then what measures or starts a server, one at a time.
+# On all cores what may; then what measures time or fills the machine, one at a time.
 test: install
-	$(VENV)/bin/pytest -n auto --dist loadfile -m "not (triton or alone or live)" tests
-	$(VENV)/bin/pytest -m "(triton or alone) and not live" tests
+	$(VENV)/bin/pytest -n auto --dist loadfile -m "not (alone or live)" tests
+	$(VENV)/bin/pytest -m "alone and not live" tests
 
 check: install
 	$(VENV)/bin/ruff format --check .

@@ -23,7 +23,7 @@ from layers.sandbox.box import Sandbox
 from layers.traffic.recorded import Traffic
 from layers.triton.environment import ServerEnvironment
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.alone]
 
 MODEL = "models/tiny_ranker/1/model.py"
 CPUS = sorted(os.sched_getaffinity(0))

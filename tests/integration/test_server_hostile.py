@@ -21,7 +21,7 @@ from layers.triton.environment import ServerEnvironment
 from layers.triton.guard import LOG_NOTE
 from layers.triton.server import Deployment
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.alone]
 
 MODEL = Path("models") / "tiny_ranker" / "1" / "model.py"
 Deploy = Callable[..., Deployment]

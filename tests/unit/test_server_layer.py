@@ -238,6 +238,7 @@ def candidate(
         yield Candidate(found, edit, "fvec/strings", stack.commit, commit, worktree, patch)
 
 
+@pytest.mark.alone
 @pytest.mark.triton
 def test_the_local_gain_is_measured_in_the_servers_interpreter(
     tiny_view: StackView, candidate: Candidate
