@@ -55,7 +55,7 @@ class FloorReport:
 
     @property
     def assumptions(self) -> list[str]:
-        """What the configuration and the card leave open, and what was taken."""
+        """What the configuration, the card and the layout leave open, and what was taken."""
         return assumptions(self.model, self.answer.floor.place)
 
 
@@ -187,7 +187,14 @@ def _memory(found: Floor) -> Text:
     if _fits(found):
         return Text(f"{kept}: room for {room} sequences on all devices")
     asked = numbers.setting(found.step.batch)
-    return Text(f"{kept}: {asked} sequences do not fit, there is room for {room}", style="bold red")
+    none = float(found.most_sequences) <= 0
+    left = "not even the weights do" if none else f"there is room for {room}"
+    makes = "" if none else "a shorter context, "
+    return Text(
+        f"{kept}: {asked} sequences do not fit, {left}; {makes}more devices or formats of fewer bits "
+        "make room",
+        style="bold red",
+    )
 
 
 def _fits(found: Floor) -> bool:

@@ -38,8 +38,10 @@ class WallsReport:
 
     @property
     def assumptions(self) -> list[str]:
-        """What the configuration and the card leave open, and what was taken."""
-        return assumptions(self.fleet.model, self.fleet.place)
+        """What the configuration, the card and the layouts leave open, and what was taken."""
+        fleets = (found.fleet for found in self.walls)
+        told = (line for fleet in fleets for line in assumptions(fleet.model, fleet.place))
+        return list(dict.fromkeys(told))
 
     @property
     def fleet(self) -> Fleet:
@@ -125,7 +127,7 @@ def _wall(wall: Wall) -> str:
     if wall.sequences is None:
         return "out of reach"
     if wall.resource == CAPACITY:
-        return numbers.number(wall.sequences)
+        return numbers.number(wall.sequences) if wall.sequences else "weights do not fit"
     if wall.sequences <= 1:
         return "from the first"
     told = numbers.count(int(wall.sequences))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from layers.floor.account import Account, Quantity
 from layers.floor.hardware import SCALE_OUT, SCALE_UP, Hardware
 
-_PART = re.compile(r"(tp|ep|dp|pp)(\d+)?")
+_PART = re.compile(r"(tp|ep|dp|pp)(0*[1-9]\d{0,8})?", re.ASCII)
 _MOST_DEVICES = 65_536
 
 

@@ -328,7 +328,7 @@ class MixtureOfExperts(Module):
         routed = Account(
             hbm_bytes=read * stored,
             flops=by_dtype(precision.expert_math, flops),
-            resident_bytes=self.experts / layout.ep * stored,
+            resident_bytes=-(-self.experts // layout.ep) * stored,  # whole ones
         )
         return routed + dense(self._shared(), step, place) + self._moved(step, place)
 

@@ -11,6 +11,9 @@ from layers.floor.sensitivity import Answer, Sensitivity
 from layers.floor.triage import Service, seconds
 from layers.floor.walls import CAPACITY, Crossover, Walls, bound
 
+NO_WEIGHTS = "the weights do not fit"
+MORE_ROOM = "a shorter context, more devices or formats of fewer bits make room"
+
 
 def floor_lines(
     model: Model, answer: Answer, moves: Sequence[Sensitivity], service: Service | None
@@ -27,8 +30,10 @@ def floor_lines(
             f"  {name}: {_t(busy.t_opt_s)} (HBM {_t(busy.hbm_s)}, compute {_t(busy.compute_s)}, "
             f"network {_t(busy.network_s)})"
         )
-    room = max(0.0, float(found.most_sequences))
+    room, asked = max(0.0, float(found.most_sequences)), float(found.step.batch)
     yield f"weights {account.resident_bytes / 1e9:.4g} GB a device, room for {room:.4g} sequences"
+    if room < asked:
+        yield f"asked for {asked:.4g}: {MORE_ROOM}"
     for line in assumptions(model, place):
         yield f"assumed: {line}"
     yield from _decision_lines(answer)
@@ -58,13 +63,16 @@ def walls_lines(found: Sequence[Walls], crossings: Sequence[Crossover]) -> Itera
         yield f"{walls.fleet.name}: starts bound by {walls.starts}"
         for wall in walls.walls:
             if wall.resource == CAPACITY:
-                yield f"  {wall.resource}: {wall.sequences or 0.0:.4g} sequences fit"
+                fit = f"{wall.sequences:.4g} sequences fit" if wall.sequences else NO_WEIGHTS
+                yield f"  {wall.resource}: {fit}"
             elif wall.sequences is None:
                 yield f"  {wall.resource}: out of reach"
             else:
                 within = "" if wall.within else ", which memory does not hold"
                 yield f"  {wall.resource}: from {wall.sequences:.4g} sequences{within}"
-    for line in assumptions(found[0].fleet.model, found[0].fleet.place):
+    fleets = (walls.fleet for walls in found)
+    told = (line for fleet in fleets for line in assumptions(fleet.model, fleet.place))
+    for line in dict.fromkeys(told):
         yield f"assumed: {line}"
     for one in crossings:
         lost = next(name for name in one.between if name != one.faster)
