@@ -22,7 +22,7 @@ from layers.loop.wiring import verifier_of
 from layers.measure import launch, stats
 from layers.measure.checks import Limits
 from layers.session import RunOptions, Session, open_session, settled
-from layers.trial import calibrate, equivalence, integrity
+from layers.trial import calibrate, equivalence, integrity, verify
 from layers.trial.trial import TrialEnded
 from layers.trial.verify import Verifier
 from tests.e2e.proposals import Proposals, slow_repository
@@ -116,6 +116,7 @@ def tiny_verifier(
         patch.setattr(session, "PROFILE_S", 2.0)
         patch.setattr(equivalence, "RECORDED", 30)
         patch.setattr(equivalence, "MUTATED", mutated)
+        patch.setattr(verify, "CONFIRMING", 2)
         # A developer may edit the engine while its tests run; test_integrity watches that part.
         patch.setattr(integrity, "ENGINE", folder / "not-there")
         patch.setattr(launch, "Limits", lambda: LAX)

@@ -9,7 +9,7 @@ import pytest
 from layers import session
 from layers.loop import instruments
 from layers.measure.sustained import Budget
-from layers.trial import calibrate, equivalence
+from layers.trial import calibrate, equivalence, verify
 from layers.triton.environment import ServerEnvironment
 from tests import tiny_calibrations
 
@@ -24,6 +24,7 @@ def short_runs(server_env: ServerEnvironment) -> Iterator[None]:
         patch.setattr(calibrate, "LAUNCHES", 1)
         patch.setattr(equivalence, "RECORDED", 40)
         patch.setattr(equivalence, "MUTATED", 20)
+        patch.setattr(verify, "CONFIRMING", 2)
         patch.setattr(instruments, "TOTAL_BUDGET", Budget(windows=4, window_s=1.0))
         yield
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.triton, pytest.mark.alone, pytest.mark.usefixtures("se
 
 SHORT = (sys.executable, str(Path(__file__).with_name("short_fvec.py")))
 BRANCH = "fvec/features/rank-by-search-tiny_features"
-NOISE = {"machine_too_noisy", "slo_undecided"}
+NOISE = {"machine_too_noisy", "slo_undecided", "launches_differ"}
 BOT = """\
 layers: [features]
 bot: {jitter_minutes: 0}

@@ -30,7 +30,7 @@ from layers.redact import redact
 from layers.repository.stack import Stack
 from layers.sandbox.box import Sandbox
 from layers.story import Outcome, Role, Story
-from layers.trial import calibrate, equivalence
+from layers.trial import calibrate, equivalence, verify
 from tests import agents_stack, tiny_calibrations
 from tests.agents_stack import FEATURES, PROGRAMS, RECORDER, Cheat, section
 from tests.corpus import stacks
@@ -49,9 +49,10 @@ SHORT = (
     (calibrate, "LAUNCHES", 1),
     (equivalence, "RECORDED", 40),
     (equivalence, "MUTATED", 20),
+    (verify, "CONFIRMING", 2),
     (instruments, "TOTAL_BUDGET", Budget(windows=2, window_s=1.0)),
 )
-UNDECIDED = {"machine_too_noisy", "slo_undecided"}
+UNDECIDED = {"machine_too_noisy", "slo_undecided", "launches_differ"}
 ONE_CANDIDATE = ('owner: "@serving"\n', 'owner: "@serving"\nbudget: {candidates: 1}\n')
 
 
