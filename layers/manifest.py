@@ -257,6 +257,11 @@ def manifest_file(root: Path) -> Path:
     return root / MANIFEST_PATH
 
 
+def measured_paths(manifest: Manifest) -> tuple[str, str, str]:
+    """Return the folder and the files of a repository that are served and replayed."""
+    return manifest.stack.models, manifest.traffic.requests, manifest.traffic.arrivals
+
+
 def judging_paths(manifest: Manifest) -> list[str]:
     """Return the files and folders of a repository that only judge it, relative to its root.
 

@@ -332,13 +332,17 @@ def _edit(files: Mapping[str, bytes], told: Mapping[str, Sequence[Finding]], run
 
 def base_branch(stack: Stack) -> str:
     """Return the branch that is checked out, or the commit where none is."""
-    name = git.git(stack.root, "rev-parse", "--abbrev-ref", "HEAD").strip()
-    return stack.commit if name == "HEAD" else name
+    name = git.git(stack.root, "rev-parse", "--symbolic-full-name", "HEAD").strip()
+    return stack.commit if name == "HEAD" else name.removeprefix("refs/heads/")
 
 
 def reproduce(options: RunOptions) -> list[str]:
     """Return the command that measures again, as argv, run where the repository is checked out."""
     argv = ["fvec", "run", ".", "--seed", str(options.seed)]
+    if options.minutes is not None:
+        argv += ["--budget", f"{options.minutes:g}"]
+    if options.cookbook is not None:  # whose cards the reader has to bring
+        argv += ["--cookbook", options.cookbook.resolve().name]
     for layer in options.layers or ():
         argv += ["--layer", layer.value]
     if options.shard is not None:
@@ -421,6 +425,7 @@ def _advance(stack: Stack, commit: str) -> None:
             f"the branch {KNOWLEDGE_BRANCH} exists and the bot never committed to it",
             hint="rename it: the bot keeps what it learned on a branch of that name",
         )
+    git.check_not_checked_out(stack.root, KNOWLEDGE_BRANCH)
     git.git(
         stack.root, "update-ref", f"refs/heads/{KNOWLEDGE_BRANCH}", commit, tip or "0" * len(commit)
     )

@@ -58,7 +58,7 @@ def _lock_path(root: Path) -> Path | None:
         named = git.git(root.resolve(), "rev-parse", "--path-format=absolute", "--git-common-dir")
     except (FvecError, OSError):
         return None
-    return Path(named.strip()) / LOCK_FILE
+    return Path(named.removesuffix("\n")) / LOCK_FILE
 
 
 def _take(file: TextIO, path: Path) -> None:
@@ -70,6 +70,12 @@ def _take(file: TextIO, path: Path) -> None:
             at=Location(path),
             hint="wait until it has ended, or stop it: two runs would disturb each other's "
             "measurements and branches",
+        ) from error
+    except OSError as error:  # of a network's disk, as a rule
+        raise InvalidInput(
+            f"the repository cannot be locked: {error.strerror}",
+            at=Location(path),
+            hint="clone it on a disk whose files can be locked (flock)",
         ) from error
 
 
@@ -94,21 +100,12 @@ def _say(file: TextIO, holder: dict[str, object] | None) -> None:
 def remove_orphans(root: Path) -> None:
     """Remove worktrees that killed commands of ours left: in a results folder that nobody uses.
 
-    A person's stay: those on a branch, under another name, or in a folder that git tracks.
-    Branches stay, for the run that made them may be resumed.
+    A person's stay: those on a branch, under another name, or in a folder that git tracks; so do
+    git's notes of those whose disk is not there just now. Branches stay, for the run that made
+    them may be resumed.
     """
-    for worktree in _detached(root):
+    for worktree, about in git.worktrees(root):
         named = worktree.parent.name == "worktrees" and _OURS.fullmatch(worktree.name)
-        if named and abandoned(worktree.parent.parent):
+        if named and "detached" in about and abandoned(worktree.parent.parent):
             with suppress(ToolFailed):  # it is prevented from being used again, that is all
-                git.git(root, "worktree", "remove", "--force", "--force", str(worktree))
-    with suppress(ToolFailed):
-        git.git(root, "worktree", "prune")
-
-
-def _detached(root: Path) -> Iterator[Path]:
-    """Yield the repository's worktrees that are on no branch."""
-    for record in git.git(root, "worktree", "list", "--porcelain", "-z").split("\0\0"):
-        first, *attributes = record.split("\0")
-        if "detached" in attributes:
-            yield Path(first.removeprefix("worktree "))
+                git.remove_worktree(root, worktree)

@@ -63,6 +63,11 @@ def prepared(out: Path, *, resume: bool = False) -> Iterator[Path]:
                 f"{out} is in use by another fvec command",
                 hint="wait until it has ended, or name another folder with --out DIR",
             ) from error
+        except OSError as error:  # of a network's disk, as a rule
+            raise InvalidInput(
+                f"{out} cannot be locked: {error.strerror}",
+                hint="name a folder on a disk whose files can be locked with --out DIR",
+            ) from error
         if not resume and (out / JOURNAL_FILE).exists():
             _archive(out)
         for name in RESTARTED if resume else CLEARED:

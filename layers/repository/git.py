@@ -10,7 +10,8 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from layers.base import Edit
@@ -41,10 +42,16 @@ _MOST_POINTER_BYTES = 1024  # as the specification of Git LFS says
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _DISK = ("No space left", "unable to write", "Read-only file system", "Disk quota exceeded")
 _LEFT_LOCK = re.compile(r"'(?P<file>[^']+\.lock)': File exists")
+_HINTS = {
+    "dubious ownership": "it belongs to another user: if you trust it, "
+    "`git config --global --add safe.directory PATH`, PATH being the one above",
+    "promisor": "objects are left out of this clone, and fvec fetches none: clone without --filter",
+}
 _PROTECTED = {".git", ".github"}
 _CHANGING = ("filter", "ident", "working-tree-encoding", "eol")  # attributes, on the way in or out
 _UNSET = frozenset({"unspecified", "unset"})
 _SHA256_DIGITS = 64
+_SUBMODULE = "160000 "  # how the index begins what it holds of one
 
 
 def git(
@@ -79,6 +86,9 @@ def _failure(message: str, told: str) -> ToolFailed:
     """Return the error of a git command that failed, with a hint where git's words need one."""
     if any(words in told for words in _DISK):
         return ToolFailed(message, hint="the disk may be full, or may not be written to")
+    for words, hint in _HINTS.items():
+        if words in told:
+            return ToolFailed(message, hint=hint)
     locked = _LEFT_LOCK.search(told)
     if locked is None:
         return ToolFailed(message)
@@ -193,8 +203,8 @@ def pick(worktree: Path, commit: str) -> str | None:
     """Commit the change of `commit` on top of a clean worktree; None where it does not fit there.
 
     It fits where the same lines go and come: a merge that git finds clean may take or leave some,
-    above all by a driver that the repository's own `.gitattributes` names. The message is kept and the dates are the base commit's, so that the same change on the same
-    base is the same commit.
+    above all by a driver that the repository's own `.gitattributes` names. The message is kept and
+    the dates are the base commit's, so that the same change on the same base is the same commit.
     """
     try:
         git(worktree, "cherry-pick", "--no-commit", "--allow-empty", commit)
@@ -233,17 +243,29 @@ def patch_between(root: Path, base: str, commit: str) -> str:
     return git(root, "diff", *options, *prefixes, "--no-renames", base, commit, "--")
 
 
-def check_whole(worktree: Path, folder: str) -> None:
-    """Refuse files below `folder` that Git LFS keeps: their pointers would be served instead.
+def check_whole(worktree: Path, *places: str) -> None:
+    """Refuse what a worktree has no more than a name of: files of Git LFS, and submodules.
 
-    Raises InvalidInput.
+    `places` are the files and folders that are needed. Raises InvalidInput.
     """
-    for name in tracked(worktree, folder):
-        if _is_pointer(worktree / name):
+    for entry in filter(None, git(worktree, "ls-files", "--stage", "-z").split("\0")):
+        about, _, name = entry.partition("\t")
+        needed = any(_lies_in(name, place) for place in places)
+        if about.startswith(_SUBMODULE) and (needed or any(_lies_in(p, name) for p in places)):
+            raise InvalidInput(
+                f"{name!r} is a submodule, and the worktrees that are served have none",
+                hint="let git track models and traffic in the stack's own repository",
+            )
+        if needed and _is_pointer(worktree / name):
             raise InvalidInput(
                 f"{name!r} is a pointer to a file that Git LFS keeps, not the file",
                 hint="fvec fetches none: measure in a checkout that has them (`git lfs pull`)",
             )
+
+
+def _lies_in(name: str, place: str) -> bool:
+    """Whether a tracked path is `place`, or lies in that folder."""
+    return name == place or name.startswith(f"{place}/")
 
 
 def _is_pointer(path: Path) -> bool:
@@ -314,15 +336,64 @@ def set_branch(root: Path, branch: str, commit: str) -> None:
                 f"the branch {branch} exists and its last commit is not the bot's",
                 hint="rename or delete it; the bot writes only to branches that it made",
             )
+        check_not_checked_out(root, branch)
     # The old value makes the update fail if somebody else moved it meanwhile.
     git(root, "update-ref", reference, commit, old or "0" * len(commit))
 
 
 def drop_branch(root: Path, branch: str, commit: str) -> None:
-    """Delete `branch` if it still points at `commit`, which is the bot's; else leave it."""
-    reference = f"refs/heads/{branch}"
-    if tip(root, branch) == commit:
-        git(root, "update-ref", "-d", reference, commit)
+    """Delete `branch` if it still points at `commit`, which is the bot's; else leave it.
+
+    It is left, too, where somebody has it checked out to look at it.
+    """
+    if tip(root, branch) == commit and _checked_out(root, branch) is None:
+        git(root, "update-ref", "-d", f"refs/heads/{branch}", commit)
+
+
+def check_not_checked_out(root: Path, branch: str) -> None:
+    """Refuse to move a branch under a checkout, whose next commit would undo what came.
+
+    Raises InvalidInput.
+    """
+    place = _checked_out(root, branch)
+    if place is not None:
+        raise InvalidInput(
+            f"the branch {branch} is checked out in {place}, and the bot has a commit for it",
+            hint="check out another branch there; where that folder is gone: `git worktree prune`",
+        )
+
+
+def _checked_out(root: Path, branch: str) -> Path | None:
+    reference = f"branch refs/heads/{branch}"
+    return next((place for place, about in worktrees(root) if reference in about), None)
+
+
+def worktrees(root: Path) -> Iterator[tuple[Path, frozenset[str]]]:
+    """Yield the worktrees that git knows of, the checkout too, each with what it says of it.
+
+    One with a line feed in its path is not told right: only newer versions of git can.
+    """
+    for record in git(root, "worktree", "list", "--porcelain").split("\n\n"):
+        first, *about = record.split("\n")
+        if first.startswith("worktree "):
+            yield Path(first.removeprefix("worktree ")), frozenset(about)
+
+
+def remove_worktree(root: Path, worktree: Path) -> None:
+    """Remove a worktree, or git's note of one that is gone from the disk. Raises ToolFailed."""
+    remove = ("worktree", "remove", "--force", "--force")
+    git(root, *remove, str(worktree), timeout_s=LONG_S)
+
+
+def forget_gone(root: Path, folder: Path) -> None:
+    """Drop git's notes of worktrees in a folder of ours that are gone from the disk.
+
+    `git worktree prune` would drop a person's, too: of a disk that is not there just now, say.
+    """
+    for place, _ in worktrees(root):
+        if place.is_relative_to(folder) and not place.exists():
+            with suppress(ToolFailed):  # another command was quicker
+                remove_worktree(root, place)
 
 
 def tip(root: Path, branch: str) -> str | None:

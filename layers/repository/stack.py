@@ -16,7 +16,7 @@ from typing import Self
 from knowledge import yamlfile
 from layers.base import Edit, StackView
 from layers.errors import InvalidInput, Location, ToolFailed
-from layers.manifest import MANIFEST_PATH, Manifest, manifest_file
+from layers.manifest import MANIFEST_PATH, Manifest, manifest_file, measured_paths
 from layers.repository import builds, git
 from layers.sandbox.box import Sandbox
 
@@ -71,10 +71,9 @@ class Stack:
         self.close()
 
     def close(self) -> None:
-        """Remove the worktrees of this stack, and git's notes of ones that have gone."""
+        """Remove the worktrees of this stack."""
         while self._worktrees:
             self.remove_worktree(self._worktrees[-1])
-        git.git(self.root, "worktree", "prune")
 
     def worktree(self, commit: str, under: Path) -> Path:
         """Check out `commit` in a new folder below `under` (outside the checkout); return it."""
@@ -83,8 +82,9 @@ class Stack:
         under.mkdir(parents=True, exist_ok=True)
         target = _fresh_folder(under, full[:12])
         # A worktree of a killed run may be gone from the disk but not from git's notes.
-        git.git(self.root, "worktree", "prune")
-        git.git(self.root, "worktree", "add", "--quiet", "--detach", str(target), full)
+        git.forget_gone(self.root, under)
+        add = ("worktree", "add", "--quiet", "--detach", str(target), full)
+        git.git(self.root, *add, timeout_s=git.LONG_S)
         self._worktrees.append(target)
         return target
 
@@ -92,7 +92,9 @@ class Stack:
         """Remove one worktree with all that was built in it."""
         self._worktrees = [other for other in self._worktrees if other != worktree]
         if worktree.exists():
-            git.git(self.root, "worktree", "remove", "--force", "--force", str(worktree))
+            git.remove_worktree(self.root, worktree)
+        else:
+            git.forget_gone(self.root, worktree)
 
     def commit_edit(
         self, base_commit: str, branch: str, edit: Edit, under: Path
@@ -119,9 +121,9 @@ class Stack:
     def build(self, worktree: Path, env: builds.BuildEnvironment, sandbox: Sandbox) -> None:
         """Build a worktree; its log is `build_log(worktree)`. See `layers.repository.builds.build`.
 
-        Raises InvalidInput where Git LFS keeps models that are not there.
+        Raises InvalidInput for models or traffic that are in Git LFS or in a submodule.
         """
-        git.check_whole(worktree, self.manifest.stack.models)
+        git.check_whole(worktree, *measured_paths(self.manifest))
         builds.build(worktree, self.manifest, env, build_log(worktree), sandbox)
 
     def code(self) -> dict[str, str]:
@@ -166,11 +168,11 @@ def _checkout_root(path: Path) -> Path:
     if not root.is_dir():
         raise InvalidInput(f"{path} is not a folder", hint="PATH is a serving repository")
     try:
-        top = Path(git.git(root, "rev-parse", "--show-toplevel").strip())
+        top = Path(git.git(root, "rev-parse", "--show-toplevel").removesuffix("\n"))
     except ToolFailed as error:
         raise InvalidInput(
             f"{path} is not a git checkout: {error.message}",
-            hint="`git init`, commit the serving repository, then try again",
+            hint=error.hint or "`git init`, commit the serving repository, then try again",
         ) from error
     if top.resolve() != root:
         raise InvalidInput(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.publishing.local import open_local
 from knowledge.cards import Finding
 from knowledge.refine import merge_findings
 from knowledge.store import builtin_directory, load_cards
@@ -21,6 +22,8 @@ from layers.loop.sampling import Past
 from layers.registry import LAYERS
 from layers.repository import git
 from layers.repository.stack import Stack
+from layers.session import RunOptions
+from layers.shards import Shard
 from tests.render_fixture import accepted_iteration
 from tests.unit.test_loop import hypothesis
 
@@ -411,9 +414,40 @@ def test_what_failed_together_is_not_joined_again_and_one_joint_success_proves_n
 def test_the_base_of_a_pull_request_is_the_branch_that_is_checked_out(tiny_repo):
     with Stack.open(tiny_repo) as stack:
         assert learning.base_branch(stack) == "main"
+        run_git(tiny_repo, "tag", "main")  # git then calls the branch heads/main
+        assert learning.base_branch(stack) == "main"
     run_git(tiny_repo, "checkout", "--quiet", "--detach")
     with Stack.open(tiny_repo) as stack:
         assert learning.base_branch(stack) == stack.commit
+
+
+def test_what_a_run_was_told_is_in_the_command_that_measures_again():
+    options = RunOptions(
+        Path("out"),
+        (LayerName.SERVER,),
+        minutes=1.5,
+        seed=7,
+        cookbook=Path("their/cards"),
+        forge=open_local,
+        shard=Shard(1, 2),
+    )
+    assert learning.reproduce(options) == [
+        *("fvec", "run", ".", "--seed", "7", "--budget", "1.5", "--cookbook", "cards"),
+        *("--layer", "server", "--shard", "1/2"),
+    ]
+    plain = replace(options, layers=None, minutes=None, cookbook=None, shard=None)
+    assert learning.reproduce(plain) == ["fvec", "run", ".", "--seed", "7"]
+
+
+def test_the_branch_is_not_moved_under_a_reviewer_who_has_it_checked_out(tiny_repo, tmp_path):
+    refine(tiny_repo, tmp_path / "one", lookups_one_pass=finding())
+    tip = run_git(tiny_repo, "rev-parse", BRANCH)
+    place = tmp_path / "reviewing"
+    run_git(tiny_repo, "worktree", "add", "--quiet", str(place), BRANCH)
+    with pytest.raises(InvalidInput, match=f"{BRANCH} is checked out in {place}"):
+        refine(tiny_repo, tmp_path / "two", lookups_one_pass=finding(run="run-2"))
+    assert run_git(tiny_repo, "rev-parse", BRANCH) == tip
+    assert run_git(place, "status", "--porcelain") == ""
 
 
 def test_the_commits_on_the_branch_are_the_bots(tiny_repo, tmp_path):

@@ -1,8 +1,10 @@
 """One run at a time on one repository."""
 
+import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 
 import pytest
@@ -67,6 +69,36 @@ def test_worktrees_in_results_that_nobody_uses_go_and_all_others_stay(tiny_repo,
         "theirs": True,
     }
     assert "dead" not in git(tiny_repo, "worktree", "list")
+
+
+def test_what_git_notes_of_one_of_ours_that_is_gone_goes_and_of_a_persons_stays(
+    tiny_repo, tmp_path
+):
+    with prepared(tmp_path / "out"):
+        pass
+    ours, disk = tmp_path / "out" / "worktrees", tmp_path / "disk"
+    git(tiny_repo, "worktree", "add", "--quiet", "--detach", str(ours / OURS))
+    git(tiny_repo, "worktree", "add", "--quiet", "-b", "mine", str(disk / "mine"))
+    shutil.rmtree(ours)
+    disk.rename(tmp_path / "unmounted")
+    with lock.repository(tiny_repo, tmp_path / "other"):
+        assert OURS not in git(tiny_repo, "worktree", "list")
+    (tmp_path / "unmounted").rename(disk)
+    assert git(disk / "mine", "status", "--porcelain", "--branch").strip() == "## mine"
+
+
+@pytest.mark.parametrize("hold", [lock.repository, lambda root, out: prepared(out)])
+def test_a_disk_whose_files_cannot_be_locked_is_named(tiny_repo, tmp_path, monkeypatch, hold):
+    def refused(*arguments):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refused)  # as some disks of a network answer
+    with (
+        pytest.raises(InvalidInput, match="cannot be locked: No locks available") as caught,
+        hold(tiny_repo, tmp_path / "out"),
+    ):
+        pass
+    assert "on a disk whose files can be locked" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["feature", "0123456789ab", "0123456789ab-0", "0123456789abc-1"])

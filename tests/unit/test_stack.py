@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from layers.base import Edit
 from layers.errors import FvecError, InvalidInput, ToolFailed
-from layers.repository.git import checked_path, commit_edit
+from layers.repository.git import check_whole, checked_path, commit_edit
 from layers.repository.stack import Stack, build_log
 from layers.sandbox.base import Ending
 from layers.sandbox.box import LimitReached, Sandbox
@@ -164,6 +165,33 @@ def test_worktrees_of_a_killed_run_do_not_stand_in_the_way(tiny_repo: Path, tmp_
         assert stack.worktree("HEAD", tmp_path / "run") != left
 
 
+def test_what_git_notes_of_worktrees_that_are_gone_does_not_stand_in_the_way(
+    tiny_repo: Path, tmp_path: Path
+) -> None:
+    left = Stack.open(tiny_repo).worktree("HEAD", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run")
+
+    with Stack.open(tiny_repo) as stack:
+        assert stack.worktree("HEAD", tmp_path / "run") == left
+        shutil.rmtree(left)
+
+    assert len(git(tiny_repo, "worktree", "list").splitlines()) == 1
+
+
+def test_a_persons_worktree_whose_disk_is_not_there_is_not_forgotten(
+    tiny_repo: Path, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    git(tiny_repo, "worktree", "add", "--quiet", "-b", "mine", str(disk / "mine"))
+    disk.rename(tmp_path / "unmounted")
+
+    with Stack.open(tiny_repo) as stack:
+        stack.worktree("HEAD", tmp_path / "run")
+    (tmp_path / "unmounted").rename(disk)
+
+    assert git(disk / "mine", "status", "--porcelain", "--branch") == "## mine"
+
+
 def test_hooks_of_the_checkout_do_not_run(tiny_repo: Path, tmp_path: Path) -> None:
     for name in (
         "post-checkout",
@@ -288,6 +316,20 @@ def test_a_branch_is_dropped_only_where_the_bot_left_it(tiny_repo: Path, tmp_pat
     assert git(tiny_repo, "branch", "--format=%(refname:short)") == "main"
 
 
+def test_a_branch_that_somebody_looks_at_is_neither_moved_nor_dropped(
+    tiny_repo: Path, tmp_path: Path
+) -> None:
+    with Stack.open(tiny_repo) as stack:
+        commit, _, _ = stack.commit_edit(stack.commit, "fvec/x", edit({"a": b"1"}), tmp_path / "r")
+        git(tiny_repo, "worktree", "add", "--quiet", str(tmp_path / "looking"), "fvec/x")
+        with pytest.raises(InvalidInput, match=r"fvec/x is checked out in .*looking"):
+            stack.commit_edit(stack.commit, "fvec/x", edit({"a": b"2"}), tmp_path / "r")
+        stack.drop_branch("fvec/x", commit)
+
+    assert git(tiny_repo, "rev-parse", "fvec/x") == commit
+    assert git(tmp_path / "looking", "status", "--porcelain") == ""
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -310,6 +352,51 @@ def test_paths_that_an_edit_may_not_name(tiny_repo: Path, tmp_path: Path, name: 
 def test_deleting_what_is_not_there_is_refused(tiny_repo: Path, tmp_path: Path) -> None:
     with Stack.open(tiny_repo) as stack, pytest.raises(InvalidInput, match="no such file"):
         stack.commit_edit(stack.commit, "fvec/x", edit({"a": None}), tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    ("submodule", "needed"),
+    [("models/shared", "models"), ("models", "models"), ("vendor", "vendor/models")],
+)
+def test_a_submodule_with_what_is_served_is_refused(
+    tiny_repo: Path, submodule: str, needed: str
+) -> None:
+    git(tiny_repo, "rm", "--quiet", "--cached", "-r", "models")
+    head = git(tiny_repo, "rev-parse", "HEAD")
+    git(tiny_repo, "update-index", "--add", "--cacheinfo", f"160000,{head},{submodule}")
+
+    check_whole(tiny_repo, "traffic", "model", "vendor-models")
+    with pytest.raises(InvalidInput, match=f"'{submodule}' is a submodule"):
+        check_whole(tiny_repo, "traffic", needed)
+
+
+def test_recorded_traffic_that_git_lfs_keeps_is_refused(
+    tiny_repo: Path, tmp_path: Path, sandbox: Sandbox
+) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    (tiny_repo / "traffic" / "requests.bin").write_text(pointer)
+    git(tiny_repo, "add", "--force", "traffic/requests.bin")
+    commit_all(tiny_repo)
+
+    with Stack.open(tiny_repo) as stack:
+        tree = stack.worktree(stack.commit, tmp_path / "r")
+        with pytest.raises(InvalidInput, match=r"'traffic/requests\.bin' is a pointer"):
+            stack.build(tree, ThisPython(), sandbox)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give a folder away")
+def test_a_checkout_of_another_user_is_refused_with_how_to_trust_it(
+    tiny_repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for folder in (tiny_repo, tiny_repo / ".git"):
+        os.chown(folder, 12345, 12345)
+
+    with pytest.raises(InvalidInput, match="dubious ownership") as caught:
+        Stack.open(tiny_repo)
+
+    assert "git config --global --add safe.directory" in (caught.value.hint or "")
 
 
 def test_an_ordinary_path_is_accepted(tmp_path: Path) -> None:
