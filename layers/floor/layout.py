@@ -105,11 +105,15 @@ def exchange(size_bytes: Quantity, devices: int, hardware: Hardware) -> Account:
     return _links(hardware, (SCALE_UP, here), (SCALE_OUT, away), used=(within > 1, nodes > 1))
 
 
-def hand_over(size_bytes: Quantity, hardware: Hardware, *, across: bool) -> Account:
-    """Return what sending activations to the next pipeline stage asks of a device's link."""
-    return _links(
-        hardware, (SCALE_UP, size_bytes), (SCALE_OUT, size_bytes), used=(not across, across)
-    )
+def hand_over(size_bytes: Quantity, layout: Layout, hardware: Hardware) -> Account:
+    """Return what sending activations to the next pipeline stage asks of a device's link.
+
+    The devices of a tensor-parallel group all have them: across nodes each sends a part, and the
+    next node puts the parts together.
+    """
+    across = layout.per_stage >= hardware.devices_per_node
+    part = size_bytes / min(layout.tp, hardware.devices_per_node)
+    return _links(hardware, (SCALE_UP, size_bytes), (SCALE_OUT, part), used=(not across, across))
 
 
 def _spread(devices: int, hardware: Hardware) -> tuple[int, int]:

@@ -72,9 +72,8 @@ class Model:
         for part in self.parts:
             yield part.name, _of_a_stage(part.account(inner, place), stages)
         if stages > 1:
-            across = place.layout.per_stage >= place.hardware.devices_per_node
             size = place.tokens(inner) * self.hidden * bytes_of(place.precision.activations)
-            yield "stages", hand_over(size, place.hardware, across=across).times(stages)
+            yield "stages", hand_over(size, place.layout, place.hardware).times(stages)
 
     def draft_accounts(self, step: Step, place: Place) -> Iterator[tuple[str, Account]]:
         """Yield what each draft part asks of the busiest device of the last stage, in one pass."""

@@ -10,6 +10,8 @@ from rich.console import Console
 
 from bot.render import walls as shown
 from layers.floor.assumed import assumptions
+from layers.floor.floors import floor
+from layers.floor.hardware import SCALE_OUT, SCALE_UP
 from layers.floor.layout import Layout, LayoutError
 from layers.floor.modules import MixtureOfExperts, Place, Step
 from layers.floor.sensitivity import Question
@@ -105,3 +107,21 @@ def test_the_program_says_what_makes_room(layout: str, batch: float, says: str |
     lines = list(floor_lines(question.model, question.answer(), [], None))
     found = [line for line in lines if "make room" in line]
     assert [line.startswith(says) for line in found] == ([True] if says else [])
+
+
+@pytest.mark.parametrize(
+    ("layout", "link", "parts", "groups"),
+    [
+        ("tp2+pp2", SCALE_UP, 1, 1),  # within a node: what a device gets, however it comes
+        ("tp8+pp2", SCALE_OUT, 8, 1),
+        ("tp16+pp2", SCALE_OUT, 8, 1),  # each node of a group gets all of it
+        ("tp2+dp4+pp2", SCALE_OUT, 2, 4),
+        ("dp8+pp2", SCALE_OUT, 1, 8),
+    ],
+)
+def test_each_device_of_a_group_hands_over_its_part_across_nodes(
+    layout: str, link: str, parts: int, groups: int
+) -> None:
+    stages = floor(deepseek(), Step(64.0, 8192.0), place(layout)).parts["stages"]
+    tokens = 64 / 2 / groups  # of a micro-batch
+    assert stages.net_bytes == {link: pytest.approx(2 * tokens * 7168 * 2 / parts)}
