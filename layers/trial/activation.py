@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from layers.base import COOKBOOK, Activation, Contract, Hotspot, Hypothesis, Profile, Sign
 from layers.evidence import Gate, GateResult
 from layers.story import SignRecord
+from layers.trial.sameness import own_name
 from layers.trial.trial import sign_record
 
 LEAST_SHARE = 0.005  # of the baseline's CPU: what takes less cannot be seen to go
 GONE_SHARE = 0.5  # of the CPU that a function takes per request in the baseline, at most
 MOST_TOLD = 400  # characters about one sign
 MOST_NAMED = 3  # functions or files that are named where a sign is not seen
+_NO_DOUBLES: Mapping[Activation, frozenset[str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +45,21 @@ def unnamed(hypothesis: Hypothesis) -> Gate | None:
 
 
 def signs(
-    contract: Contract, baseline: Shown, candidate: Shown, changed: frozenset[str]
+    contract: Contract,
+    baseline: Shown,
+    candidate: Shown,
+    changed: frozenset[str],
+    doubles: Mapping[Activation, frozenset[str]] = _NO_DOUBLES,
 ) -> list[SignRecord]:
     """Return every sign of the contract with whether it was seen, and what was seen.
 
-    `changed` are the subjects whose own content differs between the arms, see `changed_subjects`.
+    `changed` are the subjects whose own content differs between the arms; `doubles` are by sign the
+    functions of the other arm that do the same under another name, see `layers.trial.observing`.
     """
     found = []
     for one in contract.activation:
-        seen, told = _looked(one, baseline, candidate, changed=one.subject in changed)
+        same = sorted(doubles.get(one, ()))
+        seen, told = _looked(one, baseline, candidate, same, changed=one.subject in changed)
         found.append(sign_record(one, seen=seen, detail=told[:MOST_TOLD]))
     return found
 
@@ -80,14 +89,14 @@ def _line(sign: SignRecord) -> str:
 
 
 def _looked(
-    one: Activation, baseline: Shown, candidate: Shown, *, changed: bool
+    one: Activation, baseline: Shown, candidate: Shown, same: Sequence[str], *, changed: bool
 ) -> tuple[bool, str]:
     """Return whether one sign was seen, and what was."""
     match one.sign:
         case Sign.RUNS:
-            return _runs(one, baseline.profile, candidate.profile, changed=changed)
+            return _runs(one, baseline.profile, candidate.profile, same, changed=changed)
         case Sign.GONE:
-            return _gone(one, baseline.profile, candidate.profile)
+            return _gone(one, baseline.profile, candidate.profile, same)
         case Sign.LOADED:
             return _loaded(one, baseline.mapped, candidate.mapped, changed=changed)
         case Sign.SERVED:
@@ -95,13 +104,19 @@ def _looked(
 
 
 def _runs(
-    one: Activation, baseline: Profile, candidate: Profile, *, changed: bool
+    one: Activation, baseline: Profile, candidate: Profile, same: Sequence[str], *, changed: bool
 ) -> tuple[bool, str]:
-    """Whether a function runs that did not before, or that the change rewrites."""
+    """Whether a function runs that did not before, or that the change rewrites.
+
+    One that the baseline runs under another name is none: it was renamed, or moved.
+    """
     old, new = _share(one, baseline), _share(one, candidate)
     if new is None:
         return False, f"on no stack of its process; {_busiest(one.model, candidate)}"
     told = f"on {new:.2%} of the CPU"
+    before = [name for name in same if _share_of(one.model, name, baseline) is not None]
+    if before:
+        return False, f"{told}, but the baseline runs the same code as {_few(before)}"
     if old is None:
         return True, f"{told}, in the baseline on no stack"
     if changed:
@@ -109,8 +124,10 @@ def _runs(
     return False, f"{told}, but it ran before ({old:.2%}) and the change leaves it as it is"
 
 
-def _gone(one: Activation, baseline: Profile, candidate: Profile) -> tuple[bool, str]:
-    """Whether a function takes at most half of its CPU per request.
+def _gone(
+    one: Activation, baseline: Profile, candidate: Profile, same: Sequence[str]
+) -> tuple[bool, str]:
+    """Whether a function takes at most half of its CPU per request, by whatever name.
 
     Not of its share: once a function that took most of the time is fast, it takes much of less.
     """
@@ -120,8 +137,13 @@ def _gone(one: Activation, baseline: Profile, candidate: Profile) -> tuple[bool,
         return False, f"{told}; {_busiest(one.model, baseline)}"
     if one.model not in candidate.by_process:
         return False, "the candidate has no process of that model to look into"
-    before, after = _per_request_ms(old, baseline), _per_request_ms(new, candidate)
+    grown = {name: _grown_ms(one.model, name, baseline, candidate) for name in same}
+    moved = [name for name, more in grown.items() if more > 0.0]
+    before = _per_request_ms(old, baseline)
+    after = _per_request_ms(new, candidate) + sum(grown.values())
     told = f"{after:.3g} ms of CPU per request, {before:.3g} ms in the baseline"
+    if moved:
+        told += f"; of that {sum(grown.values()):.3g} ms in the same code as {_few(moved)}"
     return after <= GONE_SHARE * before, told
 
 
@@ -171,24 +193,35 @@ def _equal(reported: str, wanted: str) -> bool:
 
 
 def _share(one: Activation, profile: Profile) -> float | None:
+    return _share_of(one.model, one.subject, profile)
+
+
+def _share_of(model: str, subject: str, profile: Profile) -> float | None:
     """Return the share of all CPU that the stacks with a function took, None where there is none.
 
     The row of the function as a whole is the largest; a rare one has rows of its lines alone.
     """
-    file, _, function = one.subject.rpartition(":")
+    file, _, function = subject.rpartition(":")
     shares = (
         spot.share
         for spot in profile.hotspots
-        if spot.process == one.model
+        if spot.process == model
         and own_name(spot.function) == own_name(function)
         and _is_file(spot, file)
     )
     return max(shares, default=None)
 
 
-def own_name(function: str) -> str:
-    """Return a function's own name: profilers differ in whether they name its class too."""
-    return function.rpartition(".")[2]
+def _grown_ms(model: str, subject: str, baseline: Profile, candidate: Profile) -> float:
+    """Return by how much more CPU per request a function takes than in the baseline."""
+    before = _per_request_ms(_share_of(model, subject, baseline) or 0.0, baseline)
+    after = _per_request_ms(_share_of(model, subject, candidate) or 0.0, candidate)
+    return max(0.0, after - before)
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _is_file(spot: Hotspot, file: str) -> bool:

@@ -6,12 +6,12 @@ it means for a candidate's contract is decided in `layers.trial.activation`.
 
 from __future__ import annotations
 
-import ast
 import filecmp
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from google.protobuf import text_format
@@ -21,12 +21,22 @@ from layers.base import Activation, Contract, Profile, Sign, StackView
 from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.evidence import ProfileRecord
 from layers.measure.launch import Arm, Launch, Served
-from layers.trial.activation import Shown, gate, own_name, signs, undecided
+from layers.trial.activation import Shown, gate, signs, undecided
+from layers.trial.sameness import bodies, own_name
 from layers.trial.trial import Trial
 from layers.triton.client import Refused
 
 MOST_VALUE = 200  # characters of a value that a server reports
-MOST_SOURCE_BYTES = 1_000_000  # of a file whose functions are compared
+MOST_SOURCE_BYTES = 2 << 20  # of a file whose functions are compared: as large as an edit may be
+MOST_SOURCES = 64  # files of one process that a function is looked for in
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One arm, as functions are looked for in it: its checkout, and its profile."""
+
+    root: Path
+    profile: Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +77,15 @@ def station(
         detail = f"the candidate could not be profiled, the baseline could: {why}"
         trial.pass_or_end(undecided(detail))
         return
-    changed = changed_subjects(contract, views["baseline"].root, views["candidate"].root)
+    roots = {arm: view.root for arm, view in views.items()}
+    changed = changed_subjects(contract, roots["baseline"], roots["candidate"])
+    same = doubles(
+        contract,
+        Looked(roots["baseline"], baseline.profile),
+        Looked(roots["candidate"], candidate.profile),
+    )
     trial.profile = profiling.record(candidate.profile)
-    trial.signs = signs(contract, baseline, candidate, changed)
+    trial.signs = signs(contract, baseline, candidate, changed, same)
     trial.pass_or_end(gate(trial.signs))
 
 
@@ -170,8 +186,9 @@ def _in_list(value: Sequence[Any], steps: Sequence[str]) -> str | None:
 def changed_subjects(contract: Contract, baseline: Path, candidate: Path) -> frozenset[str]:
     """Return the subjects of signs whose own content differs between two checkouts.
 
-    Of `runs` that is the function, by its syntax: a remark in it, or a change elsewhere in the
-    file, does not count. Where a file is no Python any change of it does. Nothing is executed.
+    Of `runs` that is the function, by what it does (`layers.trial.sameness`): a remark in it, another
+    name of a variable, or a change elsewhere in the file, does not count. Where a file is no Python
+    any change of it does. Nothing is executed.
     """
     return frozenset(_changed(contract, baseline, candidate))
 
@@ -183,7 +200,7 @@ def _changed(contract: Contract, baseline: Path, candidate: Path) -> Iterator[st
                 yield one.subject
         elif one.sign is Sign.RUNS:
             file, _, function = one.subject.rpartition(":")
-            if _rewritten(_source(baseline / file), _source(candidate / file), function):
+            if _rewritten(_source(baseline / file), _source(candidate / file), own_name(function)):
                 yield one.subject
 
 
@@ -207,33 +224,46 @@ def _source(path: Path) -> bytes | None:
 def _rewritten(old: bytes | None, new: bytes | None, function: str) -> bool:
     if old is None or new is None or old == new:
         return old != new
-    before, after = _definitions(old, function), _definitions(new, function)
-    if not before or not after:
-        return True
-    return before != after
+    before, after = (bodies(source).get(function) for source in (old, new))
+    return before is None or after is None or before != after
 
 
-def _definitions(source: bytes, function: str) -> list[str]:
-    """Return the syntax of every function of that name, remarks aside; none of what is no Python."""
-    try:
-        return [
-            ast.dump(_without_remarks(node))
-            for node in ast.walk(ast.parse(source))
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            and node.name == own_name(function)
-        ]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+def doubles(
+    contract: Contract, baseline: Looked, candidate: Looked
+) -> dict[Activation, frozenset[str]]:
+    """Return by sign where the other arm does the same as its function, under another name.
+
+    Of `runs` that is the baseline, where such code is nothing new; of `gone` the candidate, where it
+    has not gone. Looked through are the files of the stack on the stacks of the model's process.
+    """
+    found: dict[Activation, frozenset[str]] = {}
+    for one in contract.activation:
+        if one.sign is Sign.RUNS:
+            found[one] = frozenset(_doubles(one, candidate, baseline))
+        elif one.sign is Sign.GONE:
+            found[one] = frozenset(_doubles(one, baseline, candidate))
+    return found
 
 
-def _without_remarks(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
-    """Drop the statements of a function that are a constant: docstrings do nothing."""
-    for node in ast.walk(function):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [one for one in body if not _is_remark(one)]  # type: ignore[attr-defined]
-    return function
+def _doubles(one: Activation, here: Looked, there: Looked) -> Iterator[str]:
+    file, _, function = one.subject.rpartition(":")
+    function = own_name(function)
+    own = bodies(_source(here.root / file) or b"").get(function)
+    for name in _own_files(one.model, there.profile) if own else ():
+        for other, digests in bodies(_source(there.root / name) or b"").items():
+            if (name, other) != (file, function) and not digests.isdisjoint(own or ()):
+                yield f"{name}:{other}"
 
 
-def _is_remark(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+def _own_files(model: str, profile: Profile) -> list[str]:
+    """Return the Python files of the stack that a process ran, those that took the most first.
+
+    Their names are the process's own words: none leads out of the checkout.
+    """
+    names = (spot.file for spot in profile.hotspots if spot.process == model)
+    own = (name for name in dict.fromkeys(names) if _is_own(PurePosixPath(name)))
+    return list(islice(own, MOST_SOURCES))
+
+
+def _is_own(path: PurePosixPath) -> bool:
+    return path.suffix == ".py" and not path.is_absolute() and ".." not in path.parts

@@ -23,8 +23,10 @@ from layers.evidence import ProfileRecord, Verdict
 from layers.measure.launch import DoesNotServe, Launch
 from layers.trial.observing import (
     MOST_VALUE,
+    Looked,
     Profiling,
     changed_subjects,
+    doubles,
     mapped_files,
     observe,
     reported,
@@ -144,6 +146,8 @@ def rewritten(tmp_path: Path, old: str | None, new: str | None, subject: str) ->
         (SOURCE.replace("slow", "fast"), "TritonPythonModel.answer", True),
         (SOURCE.replace("slow", "fast"), "execute", False),
         (SOURCE.replace("return slow", "# why\n        return  slow"), "answer", False),
+        (SOURCE.replace("request)", "one)"), "answer", False),  # another name of a variable
+        (SOURCE.replace("(self, request)", "(self, request: object) -> object"), "answer", False),
         (SOURCE + "\ndef fast(r):\n    return r\n", "fast", True),
         (SOURCE + "\ndef fast(r):\n    return r\n", "answer", False),
         (SOURCE + "def (", "answer", True),  # no Python any more
@@ -180,6 +184,89 @@ def test_a_file_to_be_mapped_is_changed_where_its_bytes_are(tmp_path):
     ]
     found = changed_subjects(contract(*named), tmp_path / "baseline", tmp_path / "candidate")
     assert found == {"other.bin", "new.bin", "absent.bin"}
+
+
+# --- what is only renamed -----------------------------------------------------------------------
+
+RENAMED = SOURCE.replace("answer", "reply")
+
+
+def twins(tmp_path: Path, one: Activation, sources: dict[str, dict[str, str]], *spots) -> set[str]:
+    """Return what does the same as a sign's function in the other arm; both run the spots."""
+    arms = []
+    for arm in ("baseline", "candidate"):
+        for name, text in sources[arm].items():
+            path = tmp_path / arm / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        arms.append(Looked(tmp_path / arm, profile(*spots)))
+    return set(doubles(contract(one), *arms).get(one, ()))
+
+
+ANSWER, REPLY = spot("answer", 0.5, file="model.py"), spot("reply", 0.5, file="model.py")
+
+
+@pytest.mark.parametrize(
+    ("sign", "subject", "found"),
+    [
+        (Sign.RUNS, "model.py:reply", {"model.py:answer"}),
+        (Sign.RUNS, "model.py:execute", set()),  # it calls another name: other code
+        (Sign.GONE, "model.py:answer", {"model.py:reply"}),
+        (Sign.GONE, "model.py:none", set()),
+        (Sign.GONE, "numpy/core.py:dot", set()),
+        (Sign.LOADED, "model.py", set()),
+    ],
+)
+def test_a_function_is_found_again_under_another_name(tmp_path, sign, subject, found):
+    sources = {"baseline": {"model.py": SOURCE}, "candidate": {"model.py": RENAMED}}
+    assert twins(tmp_path, Activation(sign, "m", subject), sources, ANSWER, REPLY) == found
+
+
+def test_a_function_is_found_again_in_another_file_of_its_process(tmp_path):
+    sources = {
+        "baseline": {"model.py": SOURCE},
+        "candidate": {"model.py": "", "lib/new.py": RENAMED, "other.py": RENAMED},
+    }
+    one = Activation(Sign.GONE, "m", "model.py:answer")
+    moved = spot("reply", 0.5, file="lib/new.py")
+    elsewhere = spot("reply", 0.5, file="other.py", process="other")
+    assert twins(tmp_path, one, sources, moved, elsewhere) == {"lib/new.py:reply"}
+
+
+def test_what_is_rewritten_or_left_as_it_is_has_no_double(tmp_path):
+    fast = SOURCE.replace("slow", "fast")
+    sources = {"baseline": {"model.py": SOURCE}, "candidate": {"model.py": fast}}
+    for sign in (Sign.RUNS, Sign.GONE):
+        for function in ("answer", "execute"):
+            one = Activation(sign, "m", f"model.py:{function}")
+            assert twins(tmp_path, one, sources, ANSWER) == set()
+
+
+def test_no_file_outside_the_checkout_is_looked_through(tmp_path):
+    (tmp_path / "beside.py").write_text(RENAMED)
+    sources = {"baseline": {"model.py": SOURCE}, "candidate": {"model.py": ""}}
+    one = Activation(Sign.GONE, "m", "model.py:answer")
+    for name in ("../beside.py", str(tmp_path / "beside.py"), "<string>", "a\0b.py", "none.py"):
+        assert twins(tmp_path, one, sources, spot("reply", 0.5, file=name)) == set()
+
+
+def test_a_renamed_function_ends_the_trial(tmp_path):
+    sources = {"baseline": SOURCE, "candidate": RENAMED}
+    for arm, text in sources.items():
+        (tmp_path / arm / FILE).parent.mkdir(parents=True)
+        (tmp_path / arm / FILE).write_text(text)
+
+    def profiled(_served: Running, name: str) -> Profile:
+        return profile(spot("reply" if name.endswith("candidate") else "answer", 0.5))
+
+    named = [
+        Activation(Sign.RUNS, "m", f"{FILE}:reply"),
+        Activation(Sign.GONE, "m", f"{FILE}:answer"),
+    ]
+    for one in named:
+        trial = looked_for(tmp_path, contract(one), profiled)
+        assert trial.warnings == ["rejected: activation_missing"]
+        assert "the same code as" in trial.gates[0].detail
 
 
 # --- both arms --------------------------------------------------------------------------------
