@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
+from layers.floor.facts import DTYPES
 from layers.floor.precision import BYTES, Precision
 
 _TIME = re.compile(r"(\d{1,12}(?:\.\d{1,12})?) ?(us|ms|s)", re.ASCII)
@@ -21,14 +22,21 @@ def seconds_of(text: str) -> float:
 
 
 def formats_of(text: str) -> dict[str, str]:
-    """Return the fields of `Precision` that are given as `cache=fp8,math=fp8`; ValueError else."""
+    """Return the fields of `Precision` that are given as `cache=fp8,math=fp8`; ValueError else.
+
+    What is stored has a format, arithmetic a dtype. A cache in FP8 can be multiplied as it is, as
+    where the checkpoint states one; `attention_math=bf16` says that it is not.
+    """
     known = [field.name for field in fields(Precision)]
     found: dict[str, str] = {}
     for item in text.split(","):
         key, _, stored = item.strip().partition("=")
         if key not in known or key in found:
             raise ValueError(f"{key!r} is not one of {', '.join(known)}, once each")
-        if stored not in BYTES:
-            raise ValueError(f"{stored!r} is not one of {', '.join(BYTES)}")
+        formats = DTYPES if key.endswith("math") else tuple(BYTES)
+        if stored not in formats:
+            raise ValueError(f"{stored!r} is not one of {', '.join(formats)}")
         found[key] = stored
+    if found.get("cache") == "fp8":
+        found.setdefault("attention_math", "fp8")
     return found
