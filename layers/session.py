@@ -188,7 +188,7 @@ class Session:
             return result.completed
 
         raw = self.out / "profiles" / name
-        return profile(deployment, load, seconds=PROFILE_S, raw_dir=raw, stack=view)
+        return profile(deployment, load, raw_dir=raw, stack=view)
 
 
 @contextmanager

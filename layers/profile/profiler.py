@@ -37,6 +37,7 @@ LOOKUP = "get_input_tensor_by_name"  # the server's too, but only a model's code
 SMALLEST_SHARE = 0.0005  # hotspots below it are not kept
 MAX_SOURCE_BYTES = 200_000  # of a model's file that is read for the roles of its lines
 START_TIMEOUT_S = 30.0
+LONGEST_S = 3600  # of a load; py-spy ends by itself then, so that it outlives no killed command
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +62,26 @@ def profile(
     deployment: Profiled,
     load_thunk: Callable[[], int],
     *,
-    seconds: float,
     raw_dir: Path,
     stack: StackView,
 ) -> Profile:
     """Profile all processes of `deployment` while `load_thunk` runs its load.
 
-    `load_thunk` returns the number of completed requests and is expected to last about
-    `seconds`; sampling ends when it returns. `raw_dir` receives one file of collapsed stacks
-    per model and their union, which is `Profile.raw`.
+    `load_thunk` returns the number of completed requests; sampling ends when it returns.
+    `raw_dir` receives one file of collapsed stacks per model and their union, `Profile.raw`.
 
     `by_layer` says what each layer could touch: *features* is time under the stack's own
     files, in processes that have no torch; *graph* is the same in processes that do; *server*
     is the server process and its string conversion wherever it runs; *config* is everything.
     `by_phase` splits each model's process, see `layers.profile.phases`.
 
-    Raises Missing when py-spy is absent or may not read the processes, ToolFailed when it breaks.
+    Raises Missing when py-spy is absent or may not read the processes, ToolFailed when it breaks
+    or ends before the load does: a part of a load would be taken for the whole.
     """
     raw_dir.mkdir(parents=True, exist_ok=True)
     pids = dict(deployment.pids())
     files = {model: raw_dir / f"{model}.collapsed" for model in pids}
-    with _sampling(pids, files, seconds):
+    with _sampling(pids, files):
         before, sampled_before = deployment.cpu_seconds(), _cpu_seconds(pids)
         requests = load_thunk()
         after, sampled_after = deployment.cpu_seconds(), _cpu_seconds(pids)
@@ -89,7 +89,7 @@ def profile(
     sampled_s = {model: sampled_after[model] - sampled_before[model] for model in pids}
     stacks = {model: _read(files[model]) for model in pids}
     raw = raw_dir / "profile.collapsed"
-    raw.write_text("".join(_merged(files)))
+    raw.write_text("".join(_merged(files)), encoding="utf-8")
     torch = {model for model, pid in pids.items() if _maps_torch(pid)}
     return summarise(
         stacks,
@@ -247,13 +247,13 @@ def _is_server(frame: Frame, function: str) -> bool:
 
 
 def _read(path: Path) -> list[Sampled]:
-    return parse_collapsed(path.read_text(errors="replace"), path)
+    return parse_collapsed(path.read_text(encoding="utf-8", errors="replace"), path)
 
 
 def _merged(files: Mapping[str, Path]) -> Iterator[str]:
     """Yield all stacks as one collapsed file, the process as outermost frame."""
     for model, path in files.items():
-        for line in path.read_text(errors="replace").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             yield f"{model} (process){'' if line.startswith(' ') else ';'}{line}\n"
 
 
@@ -268,7 +268,8 @@ def _cpu_seconds(pids: Mapping[str, int]) -> dict[str, float]:
 
 def _maps_torch(pid: int) -> bool:
     try:
-        return "libtorch" in Path(f"/proc/{pid}/maps").read_text(errors="replace")
+        maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+        return "libtorch" in maps
     except OSError:
         return False
 
@@ -286,9 +287,9 @@ def _tool() -> str:
 
 
 @contextmanager
-def _sampling(pids: Mapping[str, int], files: Mapping[str, Path], seconds: float) -> Iterator[None]:
+def _sampling(pids: Mapping[str, int], files: Mapping[str, Path]) -> Iterator[None]:
     """Sample every process from the first statement of the block to its end."""
-    samplers = [_Sampler(model, pid, files[model], seconds) for model, pid in pids.items()]
+    samplers = [_Sampler(model, pid, files[model]) for model, pid in pids.items()]
     try:
         for sampler in samplers:
             sampler.start()
@@ -303,14 +304,13 @@ def _sampling(pids: Mapping[str, int], files: Mapping[str, Path], seconds: float
 class _Sampler:
     """One `py-spy record`."""
 
-    def __init__(self, model: str, pid: int, output: Path, seconds: float) -> None:
+    def __init__(self, model: str, pid: int, output: Path) -> None:
         self._model = model
-        self._limit_s = 4 * seconds + START_TIMEOUT_S
         # Nonblocking: py-spy must not stop the process, for a stopped backend counts as dead.
         self._argv = [
             *(str(_spy()), "record", "--nonblocking", "--format", "raw", "--full-filenames"),
             *("--pid", str(pid), "--rate", str(SAMPLES_PER_SECOND), "--output", str(output)),
-            *("--duration", str(int(self._limit_s) + 1)),
+            *("--duration", str(LONGEST_S)),
         ]
         self._output = output
         self._process: subprocess.Popen[str] | None = None
@@ -333,8 +333,9 @@ class _Sampler:
         process = self._process
         if process is None:
             return
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+        if process.poll() is not None:
+            self._fail("it ended before the load did")
+        process.send_signal(signal.SIGINT)
         try:
             process.wait(START_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -358,8 +359,8 @@ class _Sampler:
                     self._sampling.set()
         self._sampling.set()  # the program ended; nobody shall wait for it
 
-    def _fail(self) -> None:
-        said = " ".join(self._said)
+    def _fail(self, why: str = "") -> None:
+        said = " ".join([*self._said, why])
         if "ermission denied" in said.lower() or "operation not permitted" in said.lower():
             raise Missing(
                 f"py-spy may not read the process of model {self._model!r}",

@@ -12,6 +12,7 @@ import pytest
 from layers.base import Hotspot, LayerName, StackView
 from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.manifest import Manifest
+from layers.profile import profiler
 from layers.profile.collapsed import Frame, Sampled, parse_collapsed
 from layers.profile.phases import roles_of
 from layers.profile.profiler import OwnFiles, profile, summarise
@@ -188,7 +189,7 @@ def test_profiles_a_live_process(busy, tmp_path):
         return 3
 
     stack = StackView(tmp_path, "c", MANIFEST, Path(sys.executable))
-    found = profile(busy, load, seconds=1.0, raw_dir=tmp_path / "raw", stack=stack)
+    found = profile(busy, load, raw_dir=tmp_path / "raw", stack=stack)
     assert found.requests == 3
     assert found.tool.startswith("py-spy ")
     burn = next(s for s in found.hotspots if (s.function, s.line) == ("burn", 0))
@@ -197,11 +198,26 @@ def test_profiles_a_live_process(busy, tmp_path):
     assert parse_collapsed(found.raw.read_text())[0].frames[0] == Frame("busy", "process", 0)
 
 
+def test_a_load_that_outlasts_the_sampling_has_no_profile(busy, tmp_path, monkeypatch):
+    monkeypatch.setattr(profiler, "LONGEST_S", 1)
+
+    def load():
+        children = psutil.Process().children()
+        spies = [child for child in children if "py-spy" in child.name()]
+        while any(spy.status() != psutil.STATUS_ZOMBIE for spy in spies):
+            time.sleep(0.05)
+        return len(spies)
+
+    stack = StackView(tmp_path, "c", MANIFEST, Path(sys.executable))
+    with pytest.raises(ToolFailed, match=r"'busy'.* it ended before the load did"):
+        profile(busy, load, raw_dir=tmp_path / "raw", stack=stack)
+
+
 def test_without_py_spy_says_how_to_get_it(busy, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     stack = StackView(tmp_path, "c", MANIFEST, tmp_path / "python")
     with pytest.raises(Missing, match=r"py-spy is not installed\n  hint: pip install"):
-        profile(busy, lambda: 0, seconds=0.1, raw_dir=tmp_path / "raw", stack=stack)
+        profile(busy, lambda: 0, raw_dir=tmp_path / "raw", stack=stack)
 
 
 def test_a_process_that_is_gone_is_our_failure_not_a_profile(tmp_path):
@@ -209,4 +225,4 @@ def test_a_process_that_is_gone_is_our_failure_not_a_profile(tmp_path):
         deployment = OneProcess(ended.pid)
     stack = StackView(tmp_path, "c", MANIFEST, Path(sys.executable))
     with pytest.raises(ToolFailed, match="busy"):
-        profile(deployment, lambda: 0, seconds=0.1, raw_dir=tmp_path, stack=stack)
+        profile(deployment, lambda: 0, raw_dir=tmp_path, stack=stack)
