@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from layers.evidence import (
     EvidenceFile,
     GateResult,
     JudgeReport,
+    LoadTest,
     Moved,
     Verdict,
     VerifyReport,
@@ -38,7 +39,7 @@ from layers.record import plain_file
 from layers.repository import git
 from layers.repository.patches import MOST_BYTES
 from layers.repository.stack import Stack
-from layers.trial.grounds import contradictions
+from layers.trial.grounds import Ground, contradictions
 
 EVIDENCE, PATCH = "evidence.json", "patch.diff"
 MOST_EVIDENCE_BYTES = 64 * 2**20
@@ -118,8 +119,13 @@ def _bytes(file: Path, most: int) -> bytes:
 def _consistent(file: Path, evidence: EvidenceFile) -> EndToEnd:
     """Return the printed gain; InvalidInput unless all of the evidence bears it out."""
     iteration, moved = evidence.iteration, evidence.moved
-    change_class, slo_p99_ms = iteration.hypothesis.change_class, evidence.stack.slo_p99_ms
-    said = next(contradictions(iteration, change_class, evidence.blocks, slo_p99_ms), None)
+    ground = Ground(
+        iteration.hypothesis.change_class,
+        evidence.noise.work,
+        evidence.blocks,
+        evidence.stack.slo_p99_ms,
+    )
+    said = next(contradictions(iteration, ground), None)
     if said is None and moved is not None and not _is_held(moved, iteration.commit):
         said = "it was committed anew, and not held to its class there"
     if said is not None or iteration.end_to_end is None:
@@ -171,10 +177,10 @@ def _check_history(stack: Stack, commit: str) -> None:
 def compare(recorded: Recorded, judged: JudgeReport) -> VerifyReport:
     """Return what the new judgement says about the recorded claim. Pure."""
     first, again = recorded.end_to_end, judged.end_to_end
-    seen = _estimate(again) if again else _last_look(judged)
-    difference = stats.ratio_between(_estimate(first), seen) if seen else None
-    lower = difference is not None and difference.ci[1] < 1
-    verdict, reason, detail = _conclusion(judged, lower=lower)
+    seen = _throughput(again) if again else _last_look(judged)
+    difference = held_to(_throughput(first), seen) if seen else None
+    lower = _surely_lower(recorded, judged, difference)
+    verdict, reason, detail = _conclusion(judged, lower)
     if difference is not None and verdict is Verdict.ACCEPTED and difference.ci[0] > 1:
         detail = "the gain is higher than recorded; the recorded one stays the claim"
     iteration = recorded.evidence.iteration
@@ -191,8 +197,35 @@ def compare(recorded: Recorded, judged: JudgeReport) -> VerifyReport:
     )
 
 
-def _conclusion(judged: JudgeReport, *, lower: bool) -> tuple[Verdict, str, str]:
-    """Return verdict, reason and detail; `lower` says that the gain is surely lower than recorded.
+def held_to(claim: stats.Estimate, now: stats.Estimate) -> stats.Estimate:
+    """Return now over claim, with the 95 % interval that the measurement of now allows.
+
+    How unsure a claim says it is may not help it: it is taken to be no wider than what was measured
+    now, to each side.
+    """
+    below = min(claim.ratio / claim.ci[0], now.ratio / now.ci[0])
+    above = min(claim.ci[1] / claim.ratio, now.ci[1] / now.ratio)
+    narrow = stats.Estimate(claim.ratio, (claim.ratio / below, claim.ratio * above), claim.n)
+    return stats.ratio_between(narrow, now)
+
+
+def _surely_lower(
+    recorded: Recorded, judged: JudgeReport, difference: stats.Estimate | None
+) -> list[str]:
+    """Return which of the printed gains are surely lower now, by name."""
+    found = ["throughput"] if difference is not None and difference.ci[1] < 1 else []
+    first, again = recorded.end_to_end, judged.end_to_end
+    if again is None:
+        return found
+    claims = [("CPU", _cpu(first), _cpu(again))]
+    old, new = _p99(recorded.evidence.iteration.load_test), _p99(judged.load_test)
+    if old and new:
+        claims.append(("p99", old, new))
+    return found + [name for name, claim, now in claims if held_to(claim, now).ci[1] < 1]
+
+
+def _conclusion(judged: JudgeReport, lower: Sequence[str]) -> tuple[Verdict, str, str]:
+    """Return verdict, reason and detail; `lower` names the gains that are surely lower than recorded.
 
     A gain that could not be shown again, on a noisier machine say, and is not surely lower either,
     decides nothing.
@@ -200,7 +233,8 @@ def _conclusion(judged: JudgeReport, *, lower: bool) -> tuple[Verdict, str, str]
     told = f"{judged.reason}: {judged.detail}" if judged.detail else judged.reason
     if judged.verdict is Verdict.ACCEPTED:
         if lower:
-            return Verdict.REJECTED, "gain_differs", "a gain is there, and lower than recorded"
+            what = " and ".join(lower)
+            return Verdict.REJECTED, "gain_differs", f"a gain is there; lower than recorded: {what}"
         return Verdict.ACCEPTED, "reproduced", ""
     if judged.verdict is Verdict.REJECTED:
         of_gain = bool(judged.gates) and judged.gates[-1].name in GAIN_GATES
@@ -212,8 +246,18 @@ def _conclusion(judged: JudgeReport, *, lower: bool) -> tuple[Verdict, str, str]
     return judged.verdict, judged.reason, judged.detail
 
 
-def _estimate(end: EndToEnd) -> stats.Estimate:
+def _throughput(end: EndToEnd) -> stats.Estimate:
     return stats.Estimate(end.throughput_ratio, end.ci, end.pairs)
+
+
+def _cpu(end: EndToEnd) -> stats.Estimate:
+    return stats.Estimate(end.cpu_ratio, end.cpu_ci, end.pairs)
+
+
+def _p99(test: LoadTest | None) -> stats.Estimate | None:
+    if test is None or test.p99_ratio is None or test.p99_ci is None:
+        return None
+    return stats.Estimate(test.p99_ratio, test.p99_ci, test.candidate.requests)
 
 
 def _last_look(judged: JudgeReport) -> stats.Estimate | None:

@@ -153,6 +153,7 @@ def _again(recorded: reverify.Recorded, ratio: float) -> JudgeReport:
     return accepted().model_copy(
         update={
             "change_class": iteration.hypothesis.change_class,
+            "noise": evidence.noise,
             "gates": iteration.gates,
             "equivalence": iteration.equivalence,
             "looks": iteration.looks,

@@ -43,6 +43,7 @@ from layers.evidence import (
     Total,
     Verdict,
 )
+from layers.measure import stats
 from layers.trial.grounds import GATES
 
 BASE = "4be1c60b0c8f0d7a1d1f4b6f0f5e6a77c2a9d310"
@@ -70,7 +71,13 @@ ENVIRONMENT = Environment(
 )
 NOISE = Noise(
     work=NoiseFloor(
-        floor_pct=2.31, pair_sd_pct=1.44, launch_sd_pct=0.82, pairs=8, launches=2, median_pct=0.19
+        floor_pct=2.31,
+        pair_sd_pct=1.44,
+        launch_sd_pct=0.82,
+        pairs=8,
+        launches=2,
+        median_pct=0.19,
+        launch_differences_pct=[1.2, -1.0],
     ),
     sustained=NoiseFloor(floor_pct=7.9, pair_sd_pct=4.8, pairs=4, launches=1, median_pct=-0.7),
     tail=NoiseFloor(floor_pct=11.6, pair_sd_pct=8.3, pairs=4, launches=1, median_pct=1.9),
@@ -180,12 +187,16 @@ def blocks(rows: list[Pair], saved: float) -> list[Block]:
 
 
 def looks(rows: list[Pair], final: Literal["accept", "reject", "inconclusive"]) -> list[Look]:
-    """Looks at one and two launches."""
-    made = []
+    """Looks at one and two launches; one that accepts is what the pairs give."""
+    made: list[Look] = []
     for k, boundary in ((1, 5.9), (2, 4.17)):
         values = [math.log(row.throughput_ratio) for row in rows if row.launch <= k]
         mean = sum(values) / len(values)
         spread = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+        if k == 2 and final == "accept":
+            found = stats.look(stats.by_launch(rows), NOISE.work, stats.LookPlan(candidates=10))
+            assert found.decision == final
+            return [*made, found]
         half = 2.4 * spread / math.sqrt(len(values))
         z = mean / (spread / math.sqrt(len(values)))
         done = k == 2
@@ -227,14 +238,14 @@ def load_test(p99: tuple[float, float], over: tuple[int, int]) -> LoadTest:
             lag_p99_ms=0.41,
         )
 
-    difference = (over[1] - over[0]) / 1200
+    difference, ci, _, _ = stats.commit_gate(over[0], 1200, over[1], 1200)
     return LoadTest(
         slo_p99_ms=SLO_MS,
         rate=38.2,
         baseline=arm(p99[0], over[0]),
         candidate=arm(p99[1], over[1]),
         over_slo_difference=difference,
-        over_slo_ci=(difference - 0.0039, difference + 0.0037),
+        over_slo_ci=ci,
         p99_ratio=p99[0] / p99[1],
         p99_ci=(p99[0] / p99[1] * 0.9, p99[0] / p99[1] * 1.12),
         outputs_compared=1200,
@@ -291,15 +302,15 @@ def passed(*names: str) -> list[Gate]:
     return [Gate(name=n, result=GateResult.PASS, reason=reasons[n]) for n in names]
 
 
-def end_to_end(rows: list[Pair], half: float, load: LoadTest) -> EndToEnd:
-    """The printed gain: geometric means of the confirming pairs."""
-    mean = math.exp(sum(math.log(r.throughput_ratio) for r in rows) / len(rows))
-    cpu = math.exp(sum(math.log(r.cpu_ratio) for r in rows) / len(rows))
+def end_to_end(rows: list[Pair], load: LoadTest) -> EndToEnd:
+    """The printed gain of the confirming pairs."""
+    gain = stats.confirm(stats.by_launch(rows), NOISE.work)
+    cpu = stats.ratio_ci([r.cpu_ratio for r in rows])
     return EndToEnd(
-        throughput_ratio=mean,
-        ci=(mean * (1 - half), mean * (1 + half)),
-        cpu_ratio=cpu,
-        cpu_ci=(cpu * (1 - half / 2), cpu * (1 + half / 2)),
+        throughput_ratio=gain.ratio,
+        ci=gain.ci,
+        cpu_ratio=cpu.ratio,
+        cpu_ci=cpu.ci,
         p99_ratio=load.p99_ratio,
         pairs=len(rows),
     )
@@ -335,7 +346,7 @@ def accepted_iteration() -> Iteration:
         looks=looks(tried, "accept"),
         pairs=tried,
         confirm=confirm,
-        end_to_end=end_to_end(confirm, 0.018, load),
+        end_to_end=end_to_end(confirm, load),
         load_test=load,
         branch="fvec/lookups-one-pass/features",
         commit="91c22e7f3f6a2b55f0d1c7be2e0c8b8a93f4d102",
@@ -380,7 +391,7 @@ def second_iteration() -> Iteration:
             "looks": looks(tried, "accept"),
             "pairs": tried,
             "confirm": confirm,
-            "end_to_end": end_to_end(confirm, 0.02, load),
+            "end_to_end": end_to_end(confirm, load),
             "load_test": load,
             "branch": "fvec/native-string-tensors/features",
             "commit": "0d6b8a3e5c417f29b8e2a1d3c4f5a6b7c8d9e0f1",

@@ -16,7 +16,7 @@ from layers.errors import InvalidInput
 from layers.evidence import JudgeReport, Verdict, VerifyReport
 from layers.gates.paths import class_of
 from layers.repository import patches
-from layers.trial.grounds import contradictions
+from layers.trial.grounds import Ground, contradictions
 
 _ASK_AGAIN = "the results of another job were handed over, or edited: ask again"
 
@@ -77,7 +77,9 @@ def _check_judged(
         raise _unborne(f"its stack has another {other} than the manifest")
     if sorted(judged.files_changed) != sorted(files):
         raise _unborne("it names other files than the patch changes")
-    for said in contradictions(judged, judged.change_class, judged.blocks, stack.slo_p99_ms):
+    noise = judged.noise.work if judged.noise is not None else None
+    ground = Ground(judged.change_class, noise, judged.blocks, stack.slo_p99_ms)
+    for said in contradictions(judged, ground):
         raise _unborne(said)
 
 

@@ -92,7 +92,8 @@ def test_a_report_of_another_class_is_refused(stack, base, wanted, told) -> None
         ({"load_test": None}, "without a load test that counts"),
         ({"looks": []}, "no look accepted its gain"),
         ({"confirm": []}, "of 4 fresh pairs, and 0 are there"),
-        ({"blocks": []}, "the blocks of the fresh pair 3.1 are not there"),
+        ({"blocks": []}, "the blocks of pair 1.1 are not there"),
+        ({"noise": None}, "says nothing of the noise"),
         ({"files_changed": ["docs/harmless.md"]}, "it names other files than the patch changes"),
     ],
 )

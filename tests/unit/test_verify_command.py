@@ -16,6 +16,7 @@ from layers.events import Silent
 from layers.evidence import Gate, GateResult, JudgeReport, Verdict, VerifyReport
 from layers.judge import JudgeOptions
 from layers.manifest import SandboxMode
+from layers.measure.stats import Estimate
 from tests.e2e.proposals import git
 from tests.golden_files import assert_golden
 from tests.render_fixture import ENVIRONMENT, evidence
@@ -68,13 +69,21 @@ TAMPERED = {
     ),
     "an interval elsewhere": (
         {"iteration__end_to_end__ci": [1.5, 1.6]},
-        "the interval of the throughput ratio does not hold the ratio",
+        "an end of the interval of the throughput ratio is 1.5, and its pairs give 1.",
+    ),
+    "an interval as wide as it takes": (
+        {"iteration__end_to_end__ci": [1.05, 9.0]},
+        "an end of the interval of the throughput ratio is 1.05, and its pairs give 1.",
+    ),
+    "a CPU interval as wide as it takes": (
+        {"iteration__end_to_end__cpu_ci": [1.0, 20.0]},
+        "an end of the interval of the CPU ratio is 1, and its pairs give 1.",
     ),
     "a pair that its blocks do not show": (
         {"blocks__16__rate": 50.0},
-        "the fresh pair 3.1 says 1.42968, its blocks ",
+        "pair 3.1 says 1.42968, its blocks ",
     ),
-    "pairs without blocks": ({"blocks": []}, "the blocks of the fresh pair 3.1 are not there"),
+    "pairs without blocks": ({"blocks": []}, "the blocks of pair 1.1 are not there"),
     "fewer pairs": ({"iteration__end_to_end__pairs": 8}, "of 8 fresh pairs, and 4 are there"),
     "a failed gate": (
         {"iteration__gates__2__result": "fail"},
@@ -117,7 +126,31 @@ TAMPERED = {
     ),
     "a look that its pairs do not give": (
         {"iteration__looks__1__estimate": 1.9},
-        "its last look says 1.9, and its pairs give 1.4",
+        "the last look is printed as 1.9, and its pairs give 1.4",
+    ),
+    "a look that asked for less": (
+        {"iteration__looks__1__boundary": 0.5},
+        "its last look asked for less than looks ask",
+    ),
+    "a look at launches that are not there": (
+        {"iteration__looks__1__k": 4},
+        "its last look is at 4 launches, and its pairs are of 2",
+    ),
+    "pairs as noisy as no gain can be": (
+        {"noise__work__pair_sd_pct": 40.0, "noise__work__floor_pct": 60.0},
+        "the last look",
+    ),
+    "a load test with other shares": (
+        {"iteration__load_test__over_slo_difference": -0.5},
+        "the shares over the SLO are not those of its load test",
+    ),
+    "a load test that does not pass": (
+        {"iteration__load_test__candidate__over_slo": 200},
+        "the shares over the SLO are not those of its load test",
+    ),
+    "a p99 outside its interval": (
+        {"iteration__load_test__p99_ci": [2.0, 3.0]},
+        "the interval of the p99 ratio does not hold the ratio",
     ),
     "no load test": ({"iteration__load_test": None}, "without a load test that counts"),
     "a void load test": (
@@ -308,6 +341,31 @@ def test_only_a_surely_lower_gain_demotes(tmp_path, ratio, verdict, reason):
     assert (report.verdict, report.reason) == (verdict, reason)
     assert report.difference == pytest.approx(ratio / 1.4221159534943555)
     assert report.recorded == evidence().iteration.end_to_end
+
+
+def test_a_claim_is_not_helped_by_how_unsure_it_says_it_is():
+    claim, now = Estimate(3.0, (1.05, 9.0), 4), Estimate(1.1, (1.07, 1.13), 4)
+    assert reverify.held_to(claim, now).ci[1] < 1
+    honest = Estimate(1.12, (1.09, 1.15), 4)
+    assert reverify.held_to(honest, now).ci[1] > 1
+    narrow = Estimate(1.12, (1.119, 1.121), 4)
+    assert reverify.held_to(narrow, now).ci[1] > 1
+    assert reverify.held_to(narrow, now).ci[1] < reverify.held_to(honest, now).ci[1]
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "what"),
+    [
+        ("end_to_end", {"cpu_ratio": 1.1, "cpu_ci": (1.09, 1.11)}, "CPU"),
+        ("load_test", {"p99_ratio": 1.01, "p99_ci": (0.98, 1.04)}, "p99"),
+    ],
+)
+def test_every_printed_gain_is_held_to_what_is_measured_now(tmp_path, section, changes, what):
+    before = getattr(accepted(), section)
+    judged = accepted().model_copy(update={section: before.model_copy(update=changes)})
+    report = compared(tmp_path, judged)
+    assert (report.verdict, report.reason) == (Verdict.REJECTED, "gain_differs")
+    assert report.detail == f"a gain is there; lower than recorded: {what}"
 
 
 def test_a_higher_gain_is_noted_and_does_not_promote(tmp_path):
