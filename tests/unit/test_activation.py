@@ -11,7 +11,7 @@ from layers.base import Activation, Candidate, Contract, Hotspot, Profile, Sign
 from layers.evidence import Gate, GateResult, Iteration, Verdict
 from layers.story import MOST_TEXT, ContractRecord
 from layers.trial.activation import MOST_TOLD, Shown, gate, signs, undecided, unnamed
-from layers.trial.grounds import contradictions
+from layers.trial.grounds import Ground, contradictions
 from layers.trial.trial import Trial, TrialEnded, hypothesis_record, sign_record
 from tests.render_fixture import evidence
 from tests.unit.test_trial import candidate
@@ -342,7 +342,7 @@ def test_a_trial_records_the_signs_as_they_were_seen():
 def said(iteration: Iteration) -> list[str]:
     whole = evidence()
     class_, slo_p99_ms = iteration.hypothesis.change_class, whole.stack.slo_p99_ms
-    return list(contradictions(iteration, class_, whole.blocks, slo_p99_ms))
+    return list(contradictions(iteration, Ground(class_, whole.noise.work, whole.blocks, slo_p99_ms)))
 
 
 def accepted(made: Contract | None, *, seen: bool | None, gated: bool) -> Iteration:
