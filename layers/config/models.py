@@ -62,7 +62,9 @@ def _read_model(root: Path, file: Path) -> ServedModel:
 
 
 def _is_python(document: Document) -> bool:
-    return bool(document.get("backend") == "python")
+    """Whether the Python backend runs a model, if it has a module: the server guesses by that."""
+    named = document.get("backend") or document.get("platform")
+    return bool(named == "python" or (not named and document.get("ensemble_scheduling") is None))
 
 
 def _read(root: Path, file: Path) -> bytes:

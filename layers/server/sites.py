@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -41,11 +42,16 @@ def find(stack: StackView, model: str) -> Site | None:
     file = module_file(stack, model)
     if file is None:
         return None
-    content = (stack.root / file).read_bytes()
     try:
-        wrapper = MetadataWrapper(cst.parse_module(content))
-    except (cst.ParserSyntaxError, SyntaxError, UnicodeDecodeError):  # the last two: its encoding
+        return _site(file, (stack.root / file).read_bytes())
+    except (cst.ParserSyntaxError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def _site(file: PurePosixPath, content: bytes) -> Site | None:
+    """Return the site in a module; raises what parsers raise, and RecursionError if it is deep."""
+    ast.parse(content)  # refuses deep nesting, which would end the process that libcst runs in
+    wrapper = MetadataWrapper(cst.parse_module(content))
     statement = utilities_import(wrapper.module)
     if statement is None or _is_replaced(wrapper.module):
         return None
@@ -92,7 +98,9 @@ def _module_name(config: Path) -> str | None:
     if not config.is_file():
         return _DEFAULT_FILE  # the server then guesses the backend by this name
     document = pbtxt.parse(pbtxt.decode(config.read_bytes(), config), config)
-    if document.get("backend") != "python":
+    named = document.get("backend") or document.get("platform")
+    guessed = not named and document.get("ensemble_scheduling") is None  # by the file's name
+    if named != "python" and not guessed:
         return None
     name = str(document.get("default_model_filename") or _DEFAULT_FILE)
     return name if PurePosixPath(name).name == name else None

@@ -212,6 +212,11 @@ def test_threads_follow_the_parameter_that_the_source_reads(stack, cards):
     assert hypotheses(view, cards)["intra-op-threads"].best_gain == 0.9
 
 
+def test_a_configuration_that_leaves_the_backend_to_the_server_is_of_a_python_model(stack, cards):
+    guessed = PYTHON.replace('backend: "python"\n', "")
+    assert hypotheses(stack(guessed), cards).keys() == hypotheses(stack(PYTHON), cards).keys()
+
+
 def test_threads_follow_the_parameter_of_a_backend(stack, cards):
     pbtxt = 'platform: "onnxruntime_onnx"\ninstance_group { count: 2 }\n'
     text = edited(stack(pbtxt, None), cards, "intra-op-threads")

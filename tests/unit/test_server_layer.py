@@ -132,6 +132,11 @@ def test_without_a_card_there_is_no_hypothesis(stack: StackView) -> None:
         ("def f():\n    import triton_python_backend_utils\n", ""),
         ("def f(:\n", ""),
         ("# coding: nonsense\n", ""),
+        (f"{MODEL}X = {'(' * 3000}{')' * 3000}\n", ""),  # too deep for a parser,
+        (f"{MODEL}X = {'+'.join('1' * 9000)}\n", ""),  # for its tree,
+        (f"{MODEL}X = {'[' * 150}{']' * 150}\n", ""),  # for a copy of that
+        (MODEL, 'name: "m" platform: "ensemble"\n'),
+        (MODEL, 'name: "m" ensemble_scheduling { }\n'),
     ],
 )
 def test_a_model_without_a_place_for_the_hook_is_left_alone(
@@ -139,6 +144,14 @@ def test_a_model_without_a_place_for_the_hook_is_left_alone(
 ) -> None:
     add_model(stack.root, "m", text, config=config)
     assert ServerLayer().diagnose([spot("m", 0.4)], stack, CARDS) == ()
+
+
+def test_a_model_whose_configuration_leaves_its_backend_to_the_server_is_found(
+    stack: StackView,
+) -> None:
+    add_model(stack.root, "m", MODEL, config='name: "m" max_batch_size: 8\n')
+    found = ServerLayer().diagnose([spot("m", 0.4)], stack, CARDS)
+    assert [hypothesis.sites for hypothesis in found] == [("models/m/1/model.py:1",)]
 
 
 def hypothesis(stack: StackView) -> Hypothesis:
