@@ -28,6 +28,8 @@ from layers.agents.roles.prompting import prompt
 from layers.agents.service.transcripts import Transcripts
 from layers.agents.steps import words
 from layers.agents.workbench.below import NotPlain, TooLarge
+from layers.agents.workbench.configuration import HYPOTHESIS
+from layers.agents.workbench.named import listed
 from layers.agents.workbench.quoting import HOW_QUOTED, Seen
 from layers.agents.workbench.workspace import Workspace, WorkspaceRefused
 from layers.errors import InvalidInput, Missing, ToolFailed
@@ -40,11 +42,9 @@ from layers.sandbox.base import Confinement, Ending
 from layers.sandbox.box import Sandbox
 from layers.story import MOST_TEXT, Cost, Outcome, Role, Step
 
-HYPOTHESIS = "fvec-hypothesis.yaml"
 PROMPT = "FVEC_PROMPT"  # names the file that holds the prompt; it is standard input, too
 MOST_CLAIM_BYTES = 32 * 1024
 LEAST_S = 1.0  # for a program to begin, and be told that it was too slow
-MOST_NAMED = 8  # files in a step's text
 LAST_LINES, LINE = 12, 200  # of what a program printed, in a step's text
 
 _HOME = Path("/", "tmp")  # of the sandbox: private, bounded, gone with it
@@ -139,6 +139,7 @@ class CommandImplementer:
             why = f"The round could not be carried out: {error.strerror}."
             ended, claim, printed = _Ended("round_failed", why), _Claim(), ""
         self._before = (workspace.root, claim.text)
+        seen.configured(claim.text, HYPOTHESIS)
         done = self._done(ended, claim, workspace, seen)
         transcript.add("output", printed)
         transcript.add("hypothesis", claim.text)
@@ -260,7 +261,7 @@ class CommandImplementer:
             told = f"Nothing was checked: write {HYPOTHESIS} as the prompt says.\n{claim.wrong}"
             return _Done(Outcome.MALFORMED, claim.reason, told)
         _note_refusals(sorted(files), workspace, seen)
-        return _Done(Outcome.EDITED, "", f"Changed: {_listed(sorted(files))}.", claim.plan)
+        return _Done(Outcome.EDITED, "", f"Changed: {listed(sorted(files))}.", claim.plan)
 
     def _text(self, text: str, printed: str, root: Path) -> str:
         """Return a step's text with the last lines that the program printed, within its bound."""
@@ -356,8 +357,3 @@ def _excerpt(log: Path, secrets: Sequence[str]) -> str:
 
 def _redacted(data: bytes, secrets: Sequence[str]) -> str:
     return redact(data.decode("utf-8", "replace"), secrets)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

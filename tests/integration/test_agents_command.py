@@ -312,6 +312,17 @@ def test_a_claim_that_is_wrong_is_told_with_its_place(
     assert list(work.workspace.edit()) == [FEATURES]
 
 
+def test_a_claim_that_asks_for_more_than_it_is_given_is_refused_and_noted(work: Work) -> None:
+    done = work.run("claims", f"{RIGHT}timeout_s: 90000\nnetwork: true\nmcp_servers: [shell]\n")
+
+    assert (done.step.outcome, done.plan) == (Outcome.MALFORMED, None)
+    assert [(one.place, one.kind, one.excerpt) for one in work.seen.suspicions] == [
+        (f"{HYPOTHESIS}:11", "asks_for_more", "timeout_s: 90000"),
+        (f"{HYPOTHESIS}:12", "asks_for_more", "network: true"),
+        (f"{HYPOTHESIS}:13", "asks_for_more", "mcp_servers: [shell]"),
+    ]
+
+
 def test_the_claim_of_a_round_is_shown_to_the_next_one_quoted(work: Work) -> None:
     implementer = work.implementer("claims", "issue: [")
     work.implement(implementer)

@@ -8,9 +8,15 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from layers.agents.service.conversation import MOST_RESULT, Tool, ToolRefused
+from layers.agents.workbench import workspace as module
 from layers.agents.workbench.quoting import Seen
 from layers.agents.workbench.tools import check_tool, reading_tools, writing_tools
-from layers.agents.workbench.workspace import MOST_HITS, Workspace, WorkspaceRefused
+from layers.agents.workbench.workspace import (
+    MOST_HITS,
+    MOST_TEXT_BYTES,
+    Workspace,
+    WorkspaceRefused,
+)
 from layers.evidence import Gate, GateResult
 from layers.loop.proposing import Checked
 from layers.redact import MARK
@@ -239,6 +245,27 @@ def test_a_search_with_many_hits_says_so(workspace: Workspace, tools: dict[str, 
 
     assert len(body(result).split("\n")) == MOST_HITS
     assert after(result) == "There may be more: search below a folder."
+
+
+def test_a_search_says_what_it_did_not_look_at(
+    workspace: Workspace, tools: dict[str, Tool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(workspace, "big/a.txt", "x" * 1000 + "needle\n")
+    put(workspace, "big/b.txt", "x" * 1000 + "needle\n")
+    put(workspace, "big/c.txt", "x" * (MOST_TEXT_BYTES + 1))
+    passed_over = f"Files passed over, as longer than {MOST_TEXT_BYTES:,} bytes: 1."
+
+    found = call(tools["search"], text="needle", under="big")
+    assert len(body(found).split("\n")) == 2
+    assert after(found) == passed_over
+    nothing = call(tools["search"], text="nothing", under="big")
+    assert nothing == f"The text was not found. {passed_over}"
+
+    monkeypatch.setattr(module, "MOST_SEARCHED", 500)
+    first = call(tools["search"], text="needle", under="big")
+    assert len(body(first).split("\n")) == 1
+    assert after(first).startswith("Files not looked at, for one search reads ")
+    assert after(first).endswith(" s: 2. Search below a folder.")
 
 
 def test_what_steers_is_noted_where_it_stands(

@@ -233,7 +233,7 @@ def test_a_link_that_a_program_made_is_not_followed(workspace: Workspace, outsid
         workspace.delete("way/secret.txt")
     with pytest.raises(OutOfBounds, match="is a symbolic link"):
         workspace.write("way/new.txt", "x")
-    assert workspace.search("nobody") == []
+    assert workspace.search("nobody").hits == []
     assert [name for name in workspace.listing() if "way" in name or name == MODEL] == []
     with pytest.raises(WorkspaceRefused, match="is a symbolic link") as caught:
         workspace.edit()
@@ -296,7 +296,7 @@ def test_a_pipe_is_neither_waited_for_nor_part_of_an_edit(workspace: Workspace) 
 
     with pytest.raises(OutOfBounds, match="is a pipe"):
         workspace.read(MODEL)
-    assert workspace.search("numpy") == []
+    assert workspace.search("numpy").hits == []
     with pytest.raises(WorkspaceRefused, match=f"{MODEL}' is a pipe, a socket or a device"):
         workspace.edit()
 
@@ -400,7 +400,7 @@ def test_what_is_no_text_is_not_read(workspace: Workspace, content: bytes, messa
         workspace.read("odd.txt")
     with pytest.raises(WorkspaceRefused, match=message):
         workspace.replace("odd.txt", "a", "b")
-    assert workspace.search("b", "odd.txt") == []
+    assert workspace.search("b", "odd.txt").hits == []
 
 
 @pytest.mark.parametrize("path", ["none.py", "models/none/model.py"])
@@ -473,14 +473,14 @@ def test_a_file_that_was_a_program_stays_one(workspace: Workspace) -> None:
 def test_a_search_is_literal(workspace: Workspace) -> None:
     put(workspace, "a.txt", b"(a+)+$\nAAAA (A+)+$\naaaa\n")
 
-    assert workspace.search("(a+)+$") == [("a.txt", 1, "(a+)+$")]
-    assert workspace.search("(a+)+$", ignore_case=True) == [
+    assert workspace.search("(a+)+$").hits == [("a.txt", 1, "(a+)+$")]
+    assert workspace.search("(a+)+$", ignore_case=True).hits == [
         ("a.txt", 1, "(a+)+$"),
         ("a.txt", 2, "AAAA (A+)+$"),
     ]
-    assert workspace.search("numpy", "models") == [(MODEL, 1, "import numpy as np")]
+    assert workspace.search("numpy", "models").hits == [(MODEL, 1, "import numpy as np")]
     assert workspace.search("numpy", "models/") == workspace.search("numpy", MODEL)
-    assert workspace.search("numpy", "docs") == []
+    assert workspace.search("numpy", "docs").hits == []
     for odd in ("", "a\nb"):
         with pytest.raises(WorkspaceRefused, match="part of one line"):
             workspace.search(odd)
@@ -490,10 +490,34 @@ def test_a_search_is_bounded(workspace: Workspace) -> None:
     put(workspace, "many.txt", b"here\n" * (MOST_HITS + 1))
     put(workspace, "long.txt", b"x" * 5000 + b"needle" + b"y" * 5000)
 
-    assert len(workspace.search("here", "many.txt")) == MOST_HITS
-    [(_, _, line)] = workspace.search("needle")
+    assert len(workspace.search("here", "many.txt").hits) == MOST_HITS
+    [(_, _, line)] = workspace.search("needle").hits
     assert "needle" in line
     assert len(line) <= MOST_LINE
+
+
+def test_a_search_says_what_it_did_not_look_at(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        put(workspace, f"big/{name}.txt", b"x" * 1000 + b"needle\n")
+    put(workspace, "big/d.txt", bytes(MOST_TEXT_BYTES + 1))
+    put(workspace, "big/e.bin", b"needle\0")
+    whole = workspace.search("needle", "big")
+    assert [path for path, _, _ in whole.hits] == ["big/a.txt", "big/b.txt", "big/c.txt"]
+    assert (whole.too_long, whole.unread) == (1, 0)
+    assert workspace.search("needle", "big/d.txt").too_long == 1
+
+    monkeypatch.setattr(module, "MOST_HITS", 2)
+    assert workspace.search("needle", "big").unread == 3
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "MOST_SEARCHED", 1500)
+    most = workspace.search("needle", "big")
+    assert (len(most.hits), most.unread) == (2, 3)
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "MOST_SEARCH_S", 0.0)
+    late = workspace.search("needle", "big")
+    assert (late.hits, late.unread) == ([], 5)
 
 
 def test_a_secret_is_neither_shown_by_a_search_nor_found_by_guessing(workspace: Workspace) -> None:
@@ -501,9 +525,9 @@ def test_a_secret_is_neither_shown_by_a_search_nor_found_by_guessing(workspace: 
     block = canaries.pem()
     put(workspace, "keys.py", f"TOKEN = '{token}'  # of the bot\n{block}\n".encode())
 
-    assert workspace.search(token[:12]) == []
-    assert workspace.search(block.splitlines()[2][:12]) == []
-    [(path, number, line)] = workspace.search("of the bot")
+    assert workspace.search(token[:12]).hits == []
+    assert workspace.search(block.splitlines()[2][:12]).hits == []
+    [(path, number, line)] = workspace.search("of the bot").hits
     assert (path, number) == ("keys.py", 1)
     assert MARK in line
     assert token not in line
@@ -636,7 +660,7 @@ def test_what_is_hidden_is_not_there_and_stays(tmp_path: Path) -> None:
     with closing(Workspace.make(root, tmp_path / "work", PROTECTED, hidden)) as workspace:
         kept = set(FILES) - {"checks/referee.py", "traffic/requests.bin"}
         assert set(workspace.listing()) == kept
-        assert workspace.search("seed") == []
+        assert workspace.search("seed").hits == []
         for path in ("checks/referee.py", "traffic/record.py", "traffic", "traffic/new"):
             with pytest.raises(OutOfBounds, match="is hidden"):
                 workspace.listing(path)

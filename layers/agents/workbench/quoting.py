@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Generic, TypeVar
 
+from layers.agents.workbench.configuration import asks_for_more
 from layers.redact import redact
 from layers.repository.inert import seen
 from layers.story import MOST_TEXT, Refusal, Role, Suspicion
@@ -234,6 +235,17 @@ class Seen:
         """Note what is suspicious in a text; see `suspicions`."""
         for suspicion in suspicions(text, place, first_line, self.redacted):
             self._suspicions.add(suspicion)
+
+    def configured(self, text: str, place: str) -> None:
+        """Note where a configuration of agents, or a claim, asks for limits or tools of its own.
+
+        It gets none, whatever it says: see `layers.agents.workbench.configuration`.
+        """
+        where = _one_line(self.legible(place), MOST_PLACE)
+        for number, line in asks_for_more(place, self.redacted(text)):
+            excerpt = _one_line(self.legible(line[: 2 * MOST_EXCERPT]), MOST_EXCERPT)
+            note = Suspicion(place=f"{where}:{number}", kind="asks_for_more", excerpt=excerpt)
+            self._suspicions.add(note)
 
     def legible(self, text: str) -> str:
         """Return what an agent may see of a text, without the fence; see `legible`."""

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from layers.agents.workbench.named import listed
 from layers.agents.workbench.quoting import SOURCE_ENCODINGS, hidden_lines
 
-MOST_NAMED = 8
 _COOKIE = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")  # as an interpreter looks for it
 _COOKIE_LINES = 2
 
@@ -38,11 +38,11 @@ def unreadable(
     """
     named = [path for path in files if redacted(path) != path]
     if named:
-        told = _listed([redacted(path) for path in named])
+        told = listed([redacted(path) for path in named])
         return Unreadable("looks_like_a_secret", f"the name of a file looks like one: {told}")
     odd = [why for path, new in files.items() if (why := _odd(path, original(path), new))]
     if odd:
-        return Unreadable("unreadable", _listed(odd))
+        return Unreadable("unreadable", listed(odd))
     places = [
         f"{path}:{number}"
         for path, new in files.items()
@@ -51,7 +51,7 @@ def unreadable(
     if places:
         told = "they look like a credential and would be shown as REDACTED; write them otherwise"
         return Unreadable(
-            "looks_like_a_secret", f"these lines cannot be read: {told}: {_listed(places)}"
+            "looks_like_a_secret", f"these lines cannot be read: {told}: {listed(places)}"
         )
     return None
 
@@ -84,8 +84,3 @@ def _hidden(old: bytes | None, new: bytes | None, redacted: Callable[[str], str]
         if there[line] < 0:
             found.append(number)
     return found
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -14,13 +14,17 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from layers.agents.service.conversation import Tool, ToolRefused
+from layers.agents.workbench.configuration import configures_agents
 from layers.agents.workbench.quoting import Seen
 from layers.agents.workbench.workspace import (
     MOST_EDIT_BYTES,
     MOST_FILES,
     MOST_HITS,
+    MOST_SEARCH_S,
+    MOST_SEARCHED,
     MOST_TEXT_BYTES,
     OutOfBounds,
+    Searched,
     Workspace,
     WorkspaceRefused,
 )
@@ -113,7 +117,8 @@ def reading_tools(workspace: Workspace, seen: Seen, role: Role) -> list[Tool]:
         Tool(
             name="search",
             description="Finds the lines in which a text stands literally, as path:line: text; the "
-            f"first {MOST_HITS}. Binary files and very long ones are passed over.",
+            f"first {MOST_HITS}. Binary files and those of more than {MOST_TEXT_BYTES:,} bytes are "
+            "passed over; what else was not looked at is said.",
             parameters=Search,
             run=desk.search,
         ),
@@ -209,23 +214,27 @@ class _Desk:
 
     def search(self, asked: Search) -> str:
         with self._noting(f"search {asked.under}"):
-            hits = self.workspace.search(
+            found = self.workspace.search(
                 asked.text,
                 asked.under,
                 ignore_case=asked.ignore_case,
                 shown=self.seen.redacted,
             )
-        if not hits:
-            return "The text stands nowhere."
-        found = [f"{_on_one_line(path)}:{number}: {line}" for path, number, line in hits]
-        shown = _fitting([self.seen.legible(line) for line in found])
-        for path, number, line in hits[: len(shown)]:
+        left = _not_looked_at(found)
+        if not found.hits:
+            return f"The text was not found. {left}" if left else "The text stands nowhere."
+        lines = [f"{_on_one_line(path)}:{number}: {line}" for path, number, line in found.hits]
+        shown = _fitting([self.seen.legible(line) for line in lines])
+        for path, number, line in found.hits[: len(shown)]:
             self.seen.noted(line, f"{path}:{number}")
         told = self.seen.fenced("\n".join(shown), "what was found")
-        more = len(shown) < len(hits) or len(hits) == MOST_HITS
-        return f"{told}\nThere may be more: search below a folder." if more else told
+        if len(shown) < len(found.hits) or len(found.hits) == MOST_HITS:
+            return f"{told}\nThere may be more: search below a folder."
+        return f"{told}\n{left}" if left else told
 
     def write_file(self, asked: WriteFile) -> str:
+        if configures_agents(asked.path):
+            self.seen.configured(asked.content, asked.path)
         with self._noting(f"write {asked.path}"):
             self.workspace.check_writable(asked.path)
             if self._hides_something(asked.path):
@@ -282,6 +291,21 @@ def _told(checked: Checked, seen: Seen) -> str:
         lines = seen.legible(detail).split("\n")
         told.append(seen.fenced("\n".join(_both_ends(lines)), place))
     return "\n".join(told)
+
+
+def _not_looked_at(found: Searched) -> str:
+    """Say what a search left out, so that nobody takes it for searched; empty where nothing was."""
+    said = []
+    if found.too_long:
+        said.append(
+            f"Files passed over, as longer than {MOST_TEXT_BYTES:,} bytes: {found.too_long:,}."
+        )
+    if found.unread:
+        said.append(
+            f"Files not looked at, for one search reads {MOST_SEARCHED:,} bytes and takes "
+            f"{MOST_SEARCH_S:g} s: {found.unread:,}. Search below a folder."
+        )
+    return " ".join(said)
 
 
 def _fitting(lines: Sequence[str], room: int = MOST_SHOWN) -> list[str]:

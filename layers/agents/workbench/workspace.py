@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import TypeAlias
 
 from layers.agents.workbench.below import (
     MOST_DEEP,
@@ -24,8 +28,13 @@ from layers.agents.workbench.below import (
     TooLarge,
     TooMany,
 )
-from layers.agents.workbench.configuration import configures_agents
+from layers.agents.workbench.configuration import (
+    MOST_BYTES,
+    configures_agents,
+    may_ask,
+)
 from layers.agents.workbench.differences import unified
+from layers.agents.workbench.named import listed
 from layers.errors import ToolFailed
 from layers.gates.paths import guarded
 from layers.redact import redact
@@ -37,12 +46,16 @@ MOST_TEXT_BYTES = 1 << 20  # of one file that is read or written as text
 MOST_NEW = 20_000  # entries beside those of the repository: a look at them all is bounded
 MOST_HITS = 200
 MOST_LINE = 300  # characters of a line that was found
-_MOST_NAMED = 8  # in a reason
+MOST_SEARCHED = 64 << 20  # bytes that one search looks at
+MOST_SEARCH_S = 20.0  # that it takes: to take out what is secret is slow
 _MOST_SHOWN = 200  # characters of a path
 _MOST_ASKED = 100  # paths in one question to git: its command line is bounded
+_MOST_CONFIGURING = 200  # files that are looked into
 _BYTECODE = "__pycache__"  # what running a program leaves; no edit is made of it
 _OF_GIT = (".git", "git~1")  # the second is the first where names are cut to eight letters
 _SOURCE_MODE, _PROGRAM_MODE = 0o644, 0o755
+
+Hit: TypeAlias = tuple[str, int, str]  # path, number of the line, the line around what was found
 
 
 class WorkspaceRefused(Exception):
@@ -51,6 +64,15 @@ class WorkspaceRefused(Exception):
 
 class OutOfBounds(WorkspaceRefused):
     """It was to reach what no author of a candidate may: beyond the workspace, or its judges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search found, and what it did not look at."""
+
+    hits: list[Hit]
+    too_long: int = 0  # files of more than MOST_TEXT_BYTES, which it passed over
+    unread: int = 0  # files that were left when it had found, read or worked enough
 
 
 class Workspace:
@@ -77,6 +99,7 @@ class Workspace:
         self._programs: set[str] = set()  # of the originals, those that may be run
         self._folders: set[str] = set()
         self._left_out: set[str] = set()  # what git tracks and a workspace does not hold
+        self._configuring: list[str] = []  # what git tracks and configures coding agents
         self._closed = False
 
     @classmethod
@@ -171,22 +194,32 @@ class Workspace:
         *,
         ignore_case: bool = False,
         shown: Callable[[str], str] = redact,
-    ) -> list[tuple[str, int, str]]:
-        """Return where a text stands: path, number of the line, and the line around it.
+    ) -> Searched:
+        """Return where a text stands, and how much was not looked at.
 
-        The text is taken literally. Binary and very long files are passed over, and the first
-        MOST_HITS are returned. Only what `shown` leaves of a file is searched: what is secret
-        cannot be guessed letter by letter.
+        The text is taken literally. Binary and very long files are passed over. It ends with the
+        first MOST_HITS, or once MOST_SEARCHED bytes are read or MOST_SEARCH_S have passed. Only what
+        `shown` leaves of a file is searched: what is secret cannot be guessed letter by letter.
         """
         if not text or "\n" in text:
             raise WorkspaceRefused("search for a part of one line")
-        hits: list[tuple[str, int, str]] = []
-        for path in self.listing(under):
-            for number, line in self._matching(path, text, shown, ignore_case=ignore_case):
-                hits.append((path, number, line))
-                if len(hits) == MOST_HITS:
-                    return hits
-        return hits
+        hits: list[Hit] = []
+        too_long, read, ends = 0, 0, time.monotonic() + MOST_SEARCH_S
+        paths = self.listing(under)
+        for number, path in enumerate(paths):
+            if len(hits) == MOST_HITS or read >= MOST_SEARCHED or time.monotonic() >= ends:
+                return Searched(hits, too_long, len(paths) - number)
+            try:
+                data = self._tree.read(path.split("/"), MOST_TEXT_BYTES)
+            except TooLarge:
+                too_long += 1
+                continue
+            except (OSError, NotPlain):  # gone since it was listed, or a link by now
+                continue
+            read += len(data)
+            lines = _matching(data, text, shown, ignore_case=ignore_case)
+            hits += [(path, at, line) for at, line in islice(lines, MOST_HITS - len(hits))]
+        return Searched(hits, too_long)
 
     def check_writable(self, path: str) -> None:
         """Refuse a path that no candidate may change; OutOfBounds says why."""
@@ -247,7 +280,7 @@ class Workspace:
         problems = [problem for path in gone if (problem := self._unfit(path))]
         problems += [problem for entry in changed if (problem := self._unfit_entry(entry))]
         if problems:
-            raise WorkspaceRefused(_listed(problems))
+            raise WorkspaceRefused(listed(problems, "; "))
         count = len(gone) + len(changed)
         if count > MOST_FILES:
             raise WorkspaceRefused(f"{count:,} files are changed; at most {MOST_FILES} may be")
@@ -263,6 +296,20 @@ class Workspace:
         return "".join(
             unified(path, self.original(path), files[path], shown) for path in sorted(files)
         )
+
+    def configurations(self) -> Iterator[tuple[str, str]]:
+        """Yield path and text of what configures agents, or would be settings or a claim of ours.
+
+        First what the repository has and a workspace does not hold, then what lies in it. What is
+        no text of at most MOST_BYTES is left out.
+        """
+        for name in self._configuring[:_MOST_CONFIGURING]:
+            if (text := _text_of(self._base, name)) is not None:
+                yield name, text
+        for entry in islice(filter(self._may_ask, self._entries(())), _MOST_CONFIGURING):
+            text = _text_of(self._tree, entry.path)
+            if text is not None and may_ask(entry.path, text):
+                yield entry.path, text
 
     def original(self, path: str) -> bytes | None:
         """Return what a file held at first, None where there was none.
@@ -286,7 +333,10 @@ class Workspace:
     def _fill(self) -> None:
         """Copy what git tracks, and keep what each file holds."""
         for name in dict.fromkeys(git.tracked(self._origin)):
-            if configures_agents(name) or self._hides(name):
+            if self._hides(name):
+                continue
+            if configures_agents(name):
+                self._configuring.append(name)
                 continue
             content = None if _stays_out(name) else self._copied(name)
             if content is None:
@@ -295,6 +345,13 @@ class Workspace:
                 self._originals[name] = content
         parents = (folder for name in self._originals for folder in PurePosixPath(name).parents)
         self._folders = {str(folder) for folder in parents} - {"."}
+
+    def _may_ask(self, entry: Entry) -> bool:
+        """Whether what lies in the workspace may configure agents, by its name."""
+        path = entry.path
+        new = path not in self._originals  # of those none does
+        named = path.endswith((".yml", ".yaml")) or (new and configures_agents(path))
+        return entry.kind is Kind.FILE and named
 
     def _copied(self, name: str) -> Content | None:
         """Copy one file of the worktree; None where it is not there as a plain file."""
@@ -334,24 +391,6 @@ class Workspace:
             raise WorkspaceRefused(
                 f"there are more than {MOST_NEW:,} new files and folders in the workspace"
             ) from error
-
-    def _matching(
-        self, path: str, text: str, shown: Callable[[str], str], *, ignore_case: bool
-    ) -> Iterator[tuple[int, str]]:
-        """Yield the lines of one file in which a text stands, by number."""
-        try:
-            data = self._tree.read(path.split("/"), MOST_TEXT_BYTES)
-        except (OSError, NotPlain, TooLarge):
-            return
-        needle = _folded(text, ignore_case=ignore_case)
-        content = data.decode("utf-8", "replace")
-        # To look is cheap, to take out what is secret is not.
-        if "\0" in content or needle not in _folded(content, ignore_case=ignore_case):
-            return
-        for number, line in enumerate(shown(content).split("\n"), 1):
-            at = _folded(line, ignore_case=ignore_case).find(needle)
-            if at >= 0:
-                yield number, _around(line, at)
 
     def _reachable(self, path: str) -> tuple[str, ...]:
         """Return the parts of a plain path; refuse any other, and what was left out."""
@@ -485,11 +524,6 @@ def _shown(path: str) -> str:
     return repr(path[:_MOST_SHOWN]) + ("..." if len(path) > _MOST_SHOWN else "")
 
 
-def _listed(problems: Sequence[str]) -> str:
-    more = len(problems) - _MOST_NAMED
-    return "; ".join(problems[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
-
-
 def _odd(part: str) -> str | None:
     """Say why git, or a file system on which it may be checked out, refuses a name."""
     if not part.isprintable() or "\\" in part:
@@ -532,6 +566,29 @@ def _encoded(path: str, text: str) -> bytes:
             f"{_shown(path)} would have {len(data):,} bytes; at most {MOST_TEXT_BYTES:,} are written"
         )
     return data
+
+
+def _matching(
+    data: bytes, text: str, shown: Callable[[str], str], *, ignore_case: bool
+) -> Iterator[tuple[int, str]]:
+    """Yield the lines of one file in which a text stands, by number."""
+    needle = _folded(text, ignore_case=ignore_case)
+    content = data.decode("utf-8", "replace")
+    # To look is cheap, to take out what is secret is not.
+    if "\0" in content or needle not in _folded(content, ignore_case=ignore_case):
+        return
+    for number, line in enumerate(shown(content).split("\n"), 1):
+        at = _folded(line, ignore_case=ignore_case).find(needle)
+        if at >= 0:
+            yield number, _around(line, at)
+
+
+def _text_of(folder: Folder, path: str) -> str | None:
+    """Return the text of a file, None of what is no file of a size to be looked into."""
+    try:
+        return folder.read(path.split("/"), MOST_BYTES).decode("utf-8", "replace")
+    except (OSError, NotPlain, TooLarge):
+        return None
 
 
 def _folded(text: str, *, ignore_case: bool) -> str:
