@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from layers.agents.plan import Plan, PlanRefused
-from layers.agents.steps import FREE, words
+from layers.agents.service import broken
+from layers.agents.steps import FREE, broke, words
 from layers.agents.workbench.quoting import Seen, hidden_lines
 from layers.agents.workbench.readable import unreadable
 from layers.agents.workbench.workspace import Workspace, WorkspaceRefused
@@ -63,6 +65,7 @@ class Implemented:
     plan: Plan | None = None  # of an implementer that plans too
     summary: str = ""  # one line; the plan's title where it is empty
     explanation: str = ""  # for the reviewer; the plan's claim where it is empty
+    fault: bool = True  # of whoever works, where there is no edit; else something of ours broke
 
 
 class Implementer(Protocol):
@@ -256,6 +259,7 @@ class _Turn:
     reason: str = ""
     final: bool = False
     fault: bool = True
+    role: Role = Role.IMPLEMENTER  # who works
 
 
 def _not_begun(number: int, outcome: Outcome, text: str) -> Step:
@@ -263,50 +267,79 @@ def _not_begun(number: int, outcome: Outcome, text: str) -> Step:
 
 
 def _turn(parts: Parts, task: Task, drafts: Drafts, seen: Seen) -> _Turn:
+    """Have one round worked; what breaks in it is told as of whom it broke under, and ends them."""
+    turn = _Turn(plan=task.plan)
+    try:
+        _work(turn, parts, task, drafts, seen)
+    except RunStopped:
+        raise
+    except broken.BROKEN as error:
+        turn.steps.append(broke(turn.role, task.round, error))
+        turn.reason, turn.fault, turn.final = Outcome.BROKE, False, True
+    return turn
+
+
+def _work(turn: _Turn, parts: Parts, task: Task, drafts: Drafts, seen: Seen) -> None:
+    """Ask implementer, public checks and reviewer in turn, as far as the draft gets."""
     drafts.wall_s, drafts.left = 0.0, MOST_CHECKS
     workspace = drafts.workspace
     done = parts.implementer.implement(task, workspace, lambda: drafts.asked(task.plan), seen)
-    turn = _Turn([done.step], task.plan or done.plan)
+    turn.steps.append(done.step)
+    turn.plan = task.plan or done.plan
+    _note_configurations(workspace, seen)
     if done.step.outcome is not Outcome.EDITED:
-        turn.reason = done.step.reason or done.step.outcome
-        turn.final = done.step.outcome in _FINAL
-        turn.feedback = _told(
-            f"The round ended as {done.step.outcome}.", done.step.text, "the round before", seen
-        )
-        return turn
+        lead = f"The round ended as {done.step.outcome}."
+        turn.feedback = _told(lead, done.step.text, "the round before", seen)
+        turn.reason, turn.fault = done.step.reason or done.step.outcome, done.fault
+        turn.final = done.step.outcome in _FINAL or not done.fault
+        return
+    turn.role = Role.CHECKS
     checked, hypothesis, draft = drafts.checked(turn.plan)
     turn.steps.append(_check_step(checked, task.round, drafts.wall_s))
     if not checked.passed or draft is None or turn.plan is None:
-        turn.reason, turn.fault = checked.reason, checked.reason not in _NOT_THEIRS
-        turn.final = not turn.fault
         lead = f"The public checks did not pass: {checked.reason}."
         turn.feedback = _told(lead, checked.detail, "the public checks", seen)
-        return turn
+        turn.reason, turn.fault = checked.reason, checked.reason not in _NOT_THEIRS
+        turn.final = not turn.fault
+        return
+    turn.role = Role.JUDGE
     turn.diff = workspace.diff(drafts.redacted)
     if parts.reviewer is not None:
         audit = parts.reviewer.review(turn.plan, turn.diff, workspace, seen, task.round)
         turn.steps.append(audit.step)
         if audit.rejected:
-            turn.reason = audit.step.reason or audit.step.outcome
-            turn.fault = audit.step.outcome is Outcome.REJECTED  # else there was no audit
-            if turn.fault:
-                drafts.rejects(draft.files, f"{turn.reason}: {audit.feedback}")
-            turn.final = not turn.fault
-            lead = "The accuracy judge would not let it be tried."
-            turn.feedback = _told(lead, audit.feedback, "the accuracy judge", seen)
-            return turn
+            _rejected(turn, audit, drafts, draft, seen)
+            return
     turn.hypothesis = hypothesis
     turn.edit = Edit(
         draft.files, done.summary or turn.plan.title, done.explanation or turn.plan.claim
     )
-    return turn
+
+
+def _rejected(turn: _Turn, audit: Reviewed, drafts: Drafts, draft: Edit, seen: Seen) -> None:
+    """Keep what a reviewer said against a draft, or that it said nothing."""
+    lead = "The accuracy judge would not let it be tried."
+    turn.feedback = _told(lead, audit.feedback, "the accuracy judge", seen)
+    turn.reason = audit.step.reason or audit.step.outcome
+    turn.fault = audit.step.outcome is Outcome.REJECTED  # else there was no audit
+    turn.final = not turn.fault
+    if turn.fault:
+        drafts.rejects(draft.files, f"{turn.reason}: {audit.feedback}")
+
+
+def _note_configurations(workspace: Workspace, seen: Seen) -> None:
+    """Note what asks for more than its agent is given: of the repository, and what a round left."""
+    with suppress(WorkspaceRefused):  # as its edit is then, which says why
+        for path, text in workspace.configurations():
+            seen.configured(text, path)
 
 
 def _told(lead: str, text: str, place: str, seen: Seen) -> str:
     """Return a reason for the next round; what may hold foreign words is quoted."""
     if not text.strip():
         return lead
-    return f"{lead}\n\n{seen.quoted(text[:MOST_FEEDBACK], place)}"
+    # Without secrets before it is cut: half of one is not known for one.
+    return f"{lead}\n\n{seen.quoted(seen.redacted(text)[:MOST_FEEDBACK], place)}"
 
 
 def _check_step(checked: Checked, number: int, wall_s: float) -> Step:

@@ -15,7 +15,7 @@ from layers.agents.service.budget import Purse
 from layers.agents.service.transcripts import Transcripts
 from layers.base import COOKBOOK, LayerName
 from layers.errors import InvalidInput, Location
-from layers.loop.instruments import Instruments
+from layers.loop.instruments import Instruments, Live
 from layers.loop.proposing import Proposer
 from layers.manifest import MANIFEST_PATH, Manifest, SandboxMode
 from layers.record.results_folder import TRANSCRIPTS
@@ -57,7 +57,7 @@ def open_proposers(
     share = shard_share(options.shard, stack.manifest, layers)
     purse = Purse(folder / LEDGER, shared_out(settings.budget, share))
     transcripts = Transcripts(folder, secrets_of(settings, environ))
-    sandbox = Sandbox.open(stack.manifest.sandbox)
+    sandbox = _sandbox(instruments)
     return [
         build(
             settings,
@@ -75,6 +75,13 @@ def open_proposers(
         )
         for name in names
     ]
+
+
+def _sandbox(instruments: Instruments) -> Sandbox:
+    """Return the sandbox of the run: the one that its session has proven, where it has a session."""
+    if isinstance(instruments, Live):
+        return instruments.session.sandbox
+    return Sandbox.open(instruments.stack.manifest.sandbox)
 
 
 def shard_share(shard: Shard | None, manifest: Manifest, own: Collection[LayerName]) -> float:

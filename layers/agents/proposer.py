@@ -17,7 +17,6 @@ from typing import Any
 
 from knowledge.memory import Memory, one_line
 from knowledge.store import Cards
-from knowledge.yamlfile import YamlError
 from layers.agent_settings import AgentSettings, AnthropicSection, ModelSection
 from layers.agents.command import CommandImplementer
 from layers.agents.desk import Desk, Notebook, State, secrets_of
@@ -29,8 +28,13 @@ from layers.agents.roles.accuracy_judge import AccuracyJudge
 from layers.agents.roles.brief import situation_told, situation_words
 from layers.agents.roles.implementer import ModelImplementer
 from layers.agents.roles.offered import Offered
-from layers.agents.roles.performance_evaluator import Evaluated, PerformanceEvaluator
+from layers.agents.roles.performance_evaluator import (
+    MOST_DIFF,
+    Evaluated,
+    PerformanceEvaluator,
+)
 from layers.agents.roles.planner import Planned, Planner
+from layers.agents.service import broken
 from layers.agents.service.budget import Purse
 from layers.agents.service.conversation import Speaker
 from layers.agents.service.messages import MessagesClient
@@ -39,7 +43,7 @@ from layers.agents.steps import FREE, words
 from layers.agents.workbench.quoting import Seen
 from layers.agents.workbench.workspace import WorkspaceRefused
 from layers.base import Edit, Hypothesis, LayerName
-from layers.errors import FvecError, InvalidInput, RunStopped
+from layers.errors import InvalidInput, RunStopped
 from layers.evidence import Iteration, Verdict
 from layers.loop.proposing import Check, Heard, Situation, Written
 from layers.places import without_places
@@ -49,7 +53,6 @@ from layers.sandbox.box import Sandbox
 from layers.story import Outcome, Role, Step, Story
 
 MOST_BARREN = 2  # stories in a row that led to no candidate
-MOST_DIFF = 20_000  # characters of a candidate's diff that are kept for its evaluator
 MOST_SKILLS = 3  # that a program is shown as a whole, for it cannot ask for them
 MOST_REASON = 300  # characters of why a proposer ended, or why a judge rejected
 MOST_REJECTED = 100  # drafts whose rejection is kept
@@ -93,7 +96,7 @@ class AgentProposer:
     def write(self, situation: Situation, check: Check) -> Written:
         """Write one candidate that passes the public checks, or say why there is none."""
         self._unheard(situation)
-        telling = _Telling(situation, Seen(self._desk.redacted))
+        telling = _Telling(situation, Seen(self._desk.redacted), self._killed())
         over = self._over(situation.iterations, situation)
         if over is not None:
             telling.steps.append(self._own(*over))
@@ -103,9 +106,10 @@ class AgentProposer:
                 return self._told(telling, check)
             except RunStopped:
                 raise
-            except (FvecError, WorkspaceRefused) as error:
-                telling.steps.append(self._own(Outcome.BROKE, str(error)))
-                return self._without(telling, Outcome.BROKE, str(error), counted=False)
+            except (WorkspaceRefused, *broken.BROKEN) as error:
+                why = broken.told(error)
+                telling.steps.append(self._own(Outcome.BROKE, why))
+                return self._without(telling, Outcome.BROKE, why, counted=False)
 
     def heard(self, iteration: Iteration, situation: Situation) -> Heard:
         """Take the verdict on the candidate that it wrote last, and have it explained."""
@@ -122,10 +126,11 @@ class AgentProposer:
         if found is not None and found.hints:
             at = (iteration.commit or "")[:12]
             self._know(hints=tuple(f"at {at}: {one_line(self._clean(h))}" for h in found.hints))
+        steps = [*self._killed(), *([found.step] if found is not None else [])]
         over = self._over([*situation.iterations, iteration], situation)
         return Heard(
             state=self._kept_state(),
-            steps=self._cleaned([found.step]) if found is not None else (),
+            steps=self._cleaned(steps),
             ended=over[1] if over is not None else "",
             backlog=self._backlog(),
         )
@@ -342,8 +347,8 @@ class AgentProposer:
                 )
         except RunStopped:
             raise
-        except (FvecError, WorkspaceRefused) as error:
-            step = self._own(Outcome.BROKE, str(error))
+        except (WorkspaceRefused, *broken.BROKEN) as error:
+            step = self._own(Outcome.BROKE, broken.told(error))
             return Evaluated(step.model_copy(update={"role": Role.EVALUATOR}))
 
     # --- what is kept -----------------------------------------------------------------------------
@@ -385,6 +390,16 @@ class AgentProposer:
         return tuple(
             step.model_copy(update={"text": text}) for step, text in zip(steps, texts, strict=True)
         )
+
+    def _killed(self) -> list[Step]:
+        """Return, once, what a process of this run spent that was killed while an author worked."""
+        spent = self._desk.purse.untold()
+        if spent is None:
+            return []
+        told = (
+            "An earlier process of this run was ended while an author worked: what that had spent."
+        )
+        return [self._own(Outcome.BROKE, told).model_copy(update={"cost": spent})]
 
     def _own(self, outcome: Outcome, text: str) -> Step:
         """Return a step that is ours: nobody was asked."""
@@ -432,7 +447,7 @@ def build(  # noqa: PLR0913  # what a run has, by name
         redacted=partial(redact, secrets=secrets),
         secrets=secrets,
         run=run,
-        file=partial(_on_top, stack, out, book.loaded, secrets),
+        file=partial(kept.files, stack, out, loaded=book.loaded, run=run, secrets=secrets),
     )
     rounds = settings.budget.rounds
     if name == "command" and settings.command is not None:
@@ -470,19 +485,3 @@ def _asking(
         Planner(works, desk.offered),
         PerformanceEvaluator(works),
     )
-
-
-def _on_top(
-    stack: Stack, out: Path, loaded: Memory, secrets: Sequence[str], memory: Memory
-) -> Mapping[str, bytes]:
-    """Return the file of a memory on top of what reviewers made of it meanwhile.
-
-    Nothing where that cannot be read: it is theirs to mend, and not to be overwritten.
-    """
-    try:
-        now = kept.current(stack, out, memory, loaded)
-    except RunStopped:
-        raise
-    except (YamlError, FvecError):
-        return {}
-    return dict([kept.file_for(now, secrets)])

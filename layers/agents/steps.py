@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from layers.agents.service import broken
 from layers.agents.service.conversation import Conversed
+from layers.places import without_places
 from layers.story import MOST_TEXT, Cost, Outcome, Role, Step
 
 FREE = Cost(usd=0.0)  # of what no model did; `Cost()` alone says that the money is not known
@@ -42,3 +44,9 @@ def told(
 def without_answer(role: Role, number: int, said: Conversed[Any]) -> Step:
     """Return the step of a conversation that came to none, with what it says of itself."""
     return told(role, number, said, said.outcome or Outcome.MALFORMED, said.text)
+
+
+def broke(role: Role, number: int, error: Exception) -> Step:
+    """Return the step of a role under which something broke; see `layers.agents.service.broken`."""
+    text = words(without_places(broken.told(error)))
+    return Step(role=role, round=number, outcome=Outcome.BROKE, text=text, cost=FREE)

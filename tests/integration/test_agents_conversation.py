@@ -22,6 +22,7 @@ from layers.agents.service.conversation import (
     ToolRefused,
 )
 from layers.agents.service.transcripts import Transcripts
+from layers.errors import JournalBroken, ToolFailed
 from layers.story import MOST_TEXT, Outcome, Role, Step
 from tests.agents_service import KEY, LEDGER, MODEL, Service, always, saying, service
 from tests.messages_server import UNSEEN, Fault, Say
@@ -270,6 +271,50 @@ def test_a_tool_that_cannot_do_it_says_no_more_than_that(hold, error):
 def test_an_error_of_ours_is_not_the_model_s(hold):
     with pytest.raises(ZeroDivisionError):
         hold(saying(_read()), files=Files(error=ZeroDivisionError()))
+
+
+def _speaking(folder, one: Service) -> Speaker:
+    return Speaker(one.client, MODEL, one.purse, Transcripts(folder / "transcripts", []), 5, str)
+
+
+def test_a_transcript_that_cannot_be_written_ends_it_by_name_with_what_it_cost(tmp_path, stream):
+    place = tmp_path / "transcripts" / "001-planner.jsonl"
+
+    def blocked(_: Where) -> str:
+        place.unlink()
+        place.mkdir()
+        return "seen"
+
+    tools = [Tool("read_file", "Read a file.", Where, blocked)]
+    with service(tmp_path, saying(_read()), stream=stream) as one:
+        ended = _speaking(tmp_path, one).converse(Role.PLANNER, SYSTEM, "Plan.", tools, ANSWER)
+    assert (ended.answer, ended.outcome) == (None, Outcome.BROKE)
+    assert ended.text.startswith("it could not go on: the transcript ")
+    assert ended.text.endswith("cannot be written: Is a directory")
+    assert ended.transcript == "transcripts/001-planner.jsonl"
+    assert ended.cost == one.purse.spent
+    assert ended.cost.calls == 1
+
+
+def test_nobody_is_asked_where_no_transcript_can_be_made(tmp_path, stream):
+    (tmp_path / "transcripts").write_text("")
+    with service(tmp_path, saying(), stream=stream) as one:
+        ended = _speaking(tmp_path, one).converse(Role.PLANNER, SYSTEM, "Plan.", [], ANSWER)
+    assert (ended.answer, ended.outcome, ended.transcript) == (None, Outcome.BROKE, "")
+    assert "no transcript can be made" in ended.text
+    assert (one.server.asked, ended.cost.calls) == ([], 0)
+
+
+def test_a_tool_of_ours_that_breaks_ends_it_by_name(hold):
+    held = hold(saying(_read()), files=Files(error=ToolFailed("git is not there")))
+    assert held.conversed.outcome is Outcome.BROKE
+    assert held.conversed.text == "it could not go on: git is not there"
+    assert held.of("reply")
+
+
+def test_what_stops_the_run_passes_through(hold):
+    with pytest.raises(JournalBroken):
+        hold(saying(_read()), files=Files(error=JournalBroken("the ledger cannot be written")))
 
 
 @pytest.mark.parametrize("given", ['{"path": "a.py"', '["a.py"]', "{'path': 'a.py'}"])

@@ -5,6 +5,7 @@ The service, the workspace and the ledger are real; the public checks are answer
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from layers.agents.proposer import NO_ISSUE, AgentProposer, build
 from layers.agents.service.budget import Purse, Usage
 from layers.agents.service.transcripts import Transcripts
 from layers.base import Edit, Hypothesis
-from layers.errors import InvalidInput, Missing, ToolFailed
+from layers.errors import InvalidInput, JournalBroken, Missing, ToolFailed
 from layers.evidence import Gate, GateResult, Verdict
 from layers.loop.proposing import Checked, Situation, Written
 from layers.manifest import SandboxMode, SandboxSection
@@ -449,6 +450,39 @@ def test_a_check_that_breaks_says_nothing_against_the_issue(tmp_path: Path) -> N
     assert "that failed" not in written.backlog[0]
 
 
+def test_a_disk_that_keeps_no_transcript_is_named_and_ends_no_run(tmp_path: Path) -> None:
+    with world(tmp_path, cast()) as here:
+        here.out.mkdir(exist_ok=True)
+        (here.out / "transcripts").write_text("")
+        proposer = here.proposer()
+        first = proposer.write(here.situation(), Checks())
+        second = proposer.write(here.situation(number=2), Checks())
+
+    assert outcomes(first) == [(Role.PLANNER, Outcome.BROKE)]
+    assert "no transcript can be made" in first.story.steps[0].text
+    assert first.ended == ""
+    assert second.ended.startswith("2 stories in a row led to no candidate")
+    assert here.server.asked == []
+
+
+def test_what_breaks_under_the_checks_says_nothing_against_the_issue(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with world(tmp_path, cast([planned()], [WRITE, SUBMIT])) as here:
+        written = here.proposer().write(here.situation(), Checks([full]))
+
+    assert outcomes(written)[-1] == (Role.CHECKS, Outcome.BROKE)
+    assert written.story.steps[-1].text == "No space left on device"
+    assert "that failed" not in written.backlog[0]
+    assert written.ended == ""
+
+
+def test_a_journal_that_is_broken_stops_the_run(tmp_path: Path) -> None:
+    with world(tmp_path, cast([planned()], [WRITE, SUBMIT])) as here:
+        proposer = here.proposer()
+        with pytest.raises(JournalBroken):
+            proposer.write(here.situation(), Checks([JournalBroken("the disk is full")]))
+
+
 # --- verdicts -------------------------------------------------------------------------------------
 
 
@@ -552,6 +586,19 @@ def test_no_place_of_this_machine_reaches_the_service_or_the_memory(tmp_path: Pa
     assert "HOME/.cache/somewhere/x.so is missing" in heard.backlog[0]
 
 
+def test_a_verdict_is_kept_where_nobody_can_be_asked_about_it(tmp_path: Path) -> None:
+    refuted = judged(Verdict.REJECTED, "below_noise_floor", 1.003)
+    with world(tmp_path, cast([planned()], DONE, [FINE])) as here:
+        proposer = here.proposer()
+        proposer.write(here.situation(), Checks())
+        (here.out / "transcripts").rename(here.out / "before")
+        (here.out / "transcripts").write_text("")
+        heard = proposer.heard(refuted, here.situation())
+
+    assert [(step.role, step.outcome) for step in heard.steps] == [(Role.EVALUATOR, Outcome.BROKE)]
+    assert "nobody named the reason in the mechanism" in heard.backlog[0]
+
+
 # --- going on -------------------------------------------------------------------------------------
 
 
@@ -591,6 +638,32 @@ def test_what_was_spent_is_spent_where_the_ledger_is_gone(tmp_path: Path) -> Non
     assert later.purse.worked_s == pytest.approx(worked_s, abs=1.0)
     assert outcomes(after) == [(Role.PLANNER, Outcome.OUT_OF_BUDGET)]
     assert after.ended
+
+
+def test_what_a_process_had_spent_that_was_killed_is_in_the_next_story(tmp_path: Path) -> None:
+    with world(tmp_path, cast([planned()], DONE, [FINE])) as here:
+        here.purse.promise(Role.JUDGE, Usage(input_tokens=500, output_tokens=100), None)
+        later = replace(here, purse=Purse(here.out / "spent.jsonl", here.settings.budget))
+        written = later.proposer().write(here.situation(), Checks())
+
+    first, *rest = written.story.steps
+    assert (first.role, first.outcome) == (Role.PLANNER, Outcome.BROKE)
+    assert "ended while an author worked" in first.text
+    assert (first.cost.calls, first.cost.tokens) == (1, 600)
+    assert [step.outcome for step in rest][-1] is Outcome.NOTHING_FOUND
+    assert written.edit is not None
+    assert written.story.cost.tokens == later.purse.spent.tokens
+
+
+def test_of_what_its_answers_tell_a_resumed_run_tells_nothing_again(tmp_path: Path) -> None:
+    with world(tmp_path, cast([planned(), stop()], DONE, [FINE])) as here:
+        written = here.proposer().write(here.situation(), Checks())
+        later = replace(here, purse=Purse(here.out / "spent.jsonl", here.settings.budget))
+        proposer = later.proposer()
+        proposer.restore(json.loads(json.dumps(written.state)))
+        after = proposer.write(here.situation(number=2), Checks())
+
+    assert outcomes(after) == [(Role.PLANNER, Outcome.NOTHING_LEFT)]
 
 
 def test_no_round_begins_once_the_time_of_all_is_up(tmp_path: Path) -> None:

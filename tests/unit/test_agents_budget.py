@@ -390,3 +390,76 @@ def test_money_bounds_a_reply_too(ledger):
     free = MODEL.model_copy(update={"prices": nothing})
     assert purse.affordable_tokens(free) == 10_000
     assert purse.affordable_tokens(MODEL.model_copy(update={"prices": None})) == 10_000
+
+
+# What an earlier process spent and no answer tells of
+
+
+def _killed_at_work(ledger, minutes=1.0):
+    """Leave the ledger of a process that was killed while it waited for a reply, and worked."""
+    clock = Clock()
+    purse = _purse(ledger, clock)
+    with purse.working():
+        clock.now_s += 60 * minutes
+        purse.promise(Role.PLANNER, MOST, PRICES)
+        lines = ledger.read_bytes()
+    ledger.write_bytes(lines)
+
+
+def test_what_a_process_spent_that_was_killed_is_told_once(ledger):
+    _killed_at_work(ledger)
+    purse = _purse(ledger)
+    untold = purse.untold()
+    assert untold == cost_of(MOST, PRICES, 0.0).model_copy(update={"wall_s": 60.0})
+    assert purse.untold() is None
+    purse.charge(Role.PLANNER, USED, PRICES, 1.0)
+    assert purse.untold() is None, "what this process spends its own answers tell"
+
+
+def test_of_what_answers_tell_nothing_is_told_again(ledger):
+    spent, worked_s = _spending(ledger)
+    purse = _purse(ledger)
+    purse.at_least(spent, worked_s)
+    assert purse.untold() is None
+
+
+def test_only_what_came_after_the_last_answer_is_told(ledger):
+    spent, worked_s = _spending(ledger)
+    _killed_at_work(ledger)
+    purse = _purse(ledger)
+    purse.at_least(Cost(usd=0.0), 10.0)
+    purse.at_least(spent, worked_s)
+    untold = purse.untold()
+    assert untold is not None
+    assert (untold.calls, untold.tokens, untold.wall_s) == (1, MOST.tokens, 60.0)
+    assert untold.usd == pytest.approx(cost_of(MOST, PRICES, 0.0).usd)
+
+
+def test_time_by_itself_is_told_where_it_is_more_than_an_answer_takes_to_be_kept(ledger):
+    clock = Clock()
+    purse = _purse(ledger, clock)
+    with purse.working():
+        clock.now_s += 5.0
+    assert _purse(ledger).untold() is None
+    with purse.working():
+        clock.now_s += 5.0
+    assert _purse(ledger).untold() == Cost(usd=0.0, wall_s=10.0)
+
+
+def test_of_a_ledger_that_is_gone_nothing_is_untold(ledger):
+    spent, worked_s = _spending(ledger)
+    ledger.unlink()
+    purse = _purse(ledger)
+    purse.at_least(spent, worked_s)
+    assert purse.untold() is None
+
+
+def test_a_ledger_that_cannot_be_read_stops_the_run(ledger):
+    ledger.mkdir(parents=True)
+    with pytest.raises(JournalBroken, match="cannot be read: Is a directory"):
+        _purse(ledger)
+    ledger.rmdir()
+    ledger.parent.rmdir()
+    ledger.parent.write_text("")
+    with pytest.raises(JournalBroken, match="cannot be read"):
+        _purse(ledger)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from layers.agents.desk import protected_in
 from layers.agents.inner import (
     CHECK_BROKE,
     MOST_CHECKS,
+    MOST_FEEDBACK,
     Drafted,
     Drafts,
     Implemented,
@@ -28,6 +32,7 @@ from layers.base import Edit, Hypothesis
 from layers.errors import InvalidInput, JournalBroken, ToolFailed
 from layers.evidence import Gate, GateResult
 from layers.loop.proposing import Checked
+from layers.redact import redact
 from layers.story import Cost, Outcome, Role, Step
 from tests.agents_judged import plan
 from tests.agents_situation import FASTER, MODEL, SOURCE, hypothesis, repository, situation
@@ -435,6 +440,113 @@ def test_an_error_of_ours_names_no_place_of_this_machine(rounds: Rounds) -> None
     drafted = rounds.go(Scripted([edits()]), checks)
 
     assert drafted.steps[-1].text == "git add failed in HOME/stack"
+
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/somewhere/out/003.jsonl")
+
+
+def raising(error: Exception) -> Act:
+    """An implementer's round under which something breaks."""
+
+    def act(task: Task, workspace: Workspace, check: Callable[[], Checked]) -> Implemented:
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FULL, "No space left on device: /somewhere/out/003.jsonl"),
+        (PermissionError(errno.EACCES, "Permission denied"), "Permission denied"),
+        (ToolFailed(f"git add failed in {Path.home()}/stack"), "git add failed in HOME/stack"),
+    ],
+)
+def test_what_breaks_under_an_implementer_is_told_as_its_own_and_is_nobodys_fault(
+    rounds: Rounds, error: Exception, words: str
+) -> None:
+    drafted = rounds.go(Scripted([raising(error), edits()]), Checks([PASSED]))
+
+    assert roles(drafted) == [(Role.IMPLEMENTER, 1, Outcome.BROKE)]
+    assert drafted.steps[0].text == words
+    assert (drafted.edit, drafted.reason, drafted.fault) == (None, "broke", False)
+
+
+def test_a_round_that_says_of_itself_that_something_broke_is_the_last(rounds: Rounds) -> None:
+    def act(task, workspace, check):
+        return Implemented(step(Outcome.BROKE, 1, "it could not go on"), fault=False)
+
+    drafted = rounds.go(Scripted([act, edits()]), Checks([PASSED]))
+
+    assert (len(drafted.steps), drafted.fault) == (1, False)
+
+
+def test_what_breaks_under_the_judge_is_told_as_its_own_and_leaves_no_candidate(
+    rounds: Rounds,
+) -> None:
+    class Breaking:
+        def review(self, plan, diff, workspace, seen, round) -> Reviewed:
+            raise FULL
+
+    drafted = rounds.go(Scripted([edits(), edits()]), Checks([PASSED]), Breaking())
+
+    assert roles(drafted) == [
+        (Role.IMPLEMENTER, 1, Outcome.EDITED),
+        (Role.CHECKS, 1, Outcome.PASSED),
+        (Role.JUDGE, 1, Outcome.BROKE),
+    ]
+    assert (drafted.edit, drafted.hypothesis, drafted.fault) == (None, None, False)
+
+
+def test_what_breaks_while_a_draft_is_looked_at_is_told_with_all_that_went_before(
+    rounds: Rounds,
+) -> None:
+    """The worktree that a workspace is a copy of must not change."""
+
+    def act(task, workspace, check):
+        workspace.write(MODEL, FASTER)
+        (workspace._origin / MODEL).write_text("moved\n")
+        return Implemented(step(Outcome.EDITED, 1))
+
+    drafted = rounds.go(Scripted([act, edits()]), Checks([PASSED]))
+
+    assert roles(drafted) == [
+        (Role.IMPLEMENTER, 1, Outcome.EDITED),
+        (Role.CHECKS, 1, Outcome.BROKE),
+    ]
+    assert "changed while an agent worked" in drafted.steps[1].text
+
+
+def test_what_stops_the_run_passes_through_whoever_it_came_under(rounds: Rounds) -> None:
+    with pytest.raises(JournalBroken):
+        rounds.go(Scripted([raising(JournalBroken("the disk is full"))]), Checks([PASSED]))
+
+
+def test_a_reason_is_cut_where_no_half_of_a_secret_is_left(rounds: Rounds) -> None:
+    detail = "x" * (MOST_FEEDBACK - len(SECRET) // 2) + SECRET
+    checks = Checks([Checked((), passed=False, reason="outputs_differ", detail=detail), PASSED])
+    implementer = Scripted([edits(f"{SOURCE}# broken\n"), edits()])
+    rounds.seen = Seen(partial(redact, secrets=(SECRET,)))
+
+    rounds.go(implementer, checks)
+
+    assert SECRET[: len(SECRET) // 2] not in implementer.tasks[1].feedback
+
+
+def test_what_asks_for_more_than_its_agent_is_given_is_noted(rounds: Rounds) -> None:
+    def act(task, workspace, check):
+        workspace.write(MODEL, FASTER)
+        place = workspace.root / ".claude"
+        place.mkdir()
+        (place / "settings.json").write_text('{"permissions": {"allow": ["*"]}}')
+        return Implemented(step(Outcome.EDITED, 1))
+
+    drafted = rounds.go(Scripted([act]), Checks([PASSED]), rounds=1)
+
+    assert drafted.reason == "workspace_refused"
+    assert [(one.place, one.kind) for one in rounds.seen.suspicions] == [
+        (".claude/settings.json:1", "asks_for_more"),
+    ]
 
 
 # --- the checks -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from knowledge.memory import MOST_BYTES, MOST_TITLE, Memory, parsed, rendered
-from knowledge.store import MEMORY_FILE, builtin_directory, load_cards
+from knowledge.store import MEMORY_FILE, builtin_directory, card_files, load_cards
 from knowledge.yamlfile import YamlError
 from layers.agents.memory import backlog, kept
 from layers.evidence import Verdict
@@ -125,6 +125,71 @@ def test_a_broken_file_is_named_on_its_branch_and_not_overwritten(tiny_repo, tmp
         assert caught.value.line is not None
         with pytest.raises(YamlError, match=r"issues\.0\.status"):
             kept.current(stack, tmp_path / "three", LEARNED, LEARNED)
+
+
+def test_a_memory_that_cannot_be_merged_is_kept_beside_and_named(tiny_repo, tmp_path) -> None:
+    written(tiny_repo, tmp_path / "one", LEARNED)
+    after = backlog.opened(LEARNED, plan("another-issue"), "run-2")
+    broken = rendered(LEARNED).replace("abandoned", "gone")
+    edit_on_branch(tiny_repo, tmp_path, broken)
+    with Stack.open(tiny_repo) as stack:
+        files = kept.files(
+            stack, tmp_path / "two", after, loaded=LEARNED, run="run-2", secrets=("the vocabulary",)
+        )
+        known = load_cards(builtin_directory())
+        record = learning.refine(stack, known, {}, tmp_path / "two", kept=files, run="run-2")
+
+    place = "knowledge/memory-run-2.unmerged"
+    assert record.branch == BRANCH
+    assert record.cards_changed == [place]  # which the report shows
+    assert run_git(tiny_repo, "show", f"{BRANCH}:{PLACE}") == broken
+    text = run_git(tiny_repo, "show", f"{BRANCH}:{place}")
+    first, _, rest = text.partition("\n")
+    assert first.startswith(f"# not merged: {BRANCH}:{PLACE}:")
+    assert "issues.0.status" in first
+    found = parsed(text, Path(PLACE))  # renamed, it is a memory
+    assert found == parsed(rest, Path(PLACE))
+    assert [issue.id for issue in found.issues] == [ISSUE, "another-issue"]
+    assert found.findings == LEARNED.findings
+    assert "the vocabulary" not in text
+    folder = tmp_path / "checkout"
+    run_git(tiny_repo, "worktree", "add", "--quiet", str(folder), BRANCH)
+    assert [path.name for path in card_files(folder / "knowledge")] == []
+
+
+def test_a_memory_that_can_be_merged_is_the_file_itself(tiny_repo, tmp_path) -> None:
+    written(tiny_repo, tmp_path / "one", LEARNED)
+    after = backlog.opened(LEARNED, plan("another-issue"), "run-2")
+    with Stack.open(tiny_repo) as stack:
+        files = kept.files(stack, tmp_path / "two", after, loaded=LEARNED, run="run-2", secrets=())
+    assert dict(files) == dict([kept.file_for(after)])
+
+
+def test_a_folder_that_git_cannot_use_loses_no_memory(tiny_repo, tmp_path) -> None:
+    written(tiny_repo, tmp_path / "one", LEARNED)
+    out = tmp_path / "two"
+    out.write_text("in the way")
+    with Stack.open(tiny_repo) as stack:
+        files = kept.files(stack, out, LEARNED, loaded=Memory(), run="../x y", secrets=())
+    ((name, content),) = files.items()
+    assert name == "memory-..-x-y.unmerged"
+    assert content.decode().startswith("# not merged: ")
+    assert str(tmp_path) not in content.decode()
+    assert parsed(content.decode(), Path(name)).findings == LEARNED.findings
+
+
+def test_a_long_memory_fits_beside_with_its_reason() -> None:
+    many = [
+        LEARNED.issues[0].model_copy(update={"id": f"issue-{n}", "why": "w" * 300})
+        for n in range(60)
+    ]
+    long = LEARNED.model_copy(update={"issues": many})
+    name, content = kept.beside(long, "", "why " * 500)
+    assert name == "memory-run.unmerged"
+    assert len(content) <= MOST_BYTES
+    first = content.decode().partition("\n")[0]
+    assert len(first) <= kept.MOST_REASON + len("# not merged: ")
+    assert parsed(content.decode(), Path(name)).findings == LEARNED.findings
 
 
 @pytest.mark.parametrize("linked", ["knowledge", PLACE])

@@ -1,10 +1,16 @@
-"""What a part of a shared run may spend: all parts together, what the settings say."""
+"""What proposers are opened with: their part of what may be spent, and the sandbox of the run."""
+
+from types import SimpleNamespace
 
 import pytest
 
 from layers.agent_settings import BudgetSection
+from layers.agents import opening
 from layers.agents.opening import shard_share, shared_out
 from layers.base import LayerName
+from layers.loop.instruments import Live
+from layers.manifest import SandboxMode, SandboxSection
+from layers.sandbox.box import Sandbox
 from layers.shards import Shard, matrix
 from tests.agents_situation import manifest
 
@@ -41,3 +47,21 @@ def test_a_run_by_itself_spends_it_all():
 
 def test_money_without_a_bound_stays_without_one():
     assert shared_out(BudgetSection(), 0.5).usd is None
+
+
+def test_the_sandbox_of_a_session_is_not_proven_again(monkeypatch):
+    def proven_again(section: SandboxSection) -> Sandbox:
+        raise AssertionError(f"proven again: {section}")
+
+    weak = SandboxSection(mode=SandboxMode.PROCESS)
+    own = Sandbox.open(weak)
+    session = SimpleNamespace(sandbox=own, stack=SimpleNamespace())
+    monkeypatch.setattr(Sandbox, "open", proven_again)
+    assert opening._sandbox(Live(session, seed=0, on_look=print)) is own
+
+
+def test_made_up_instruments_have_no_session_and_open_the_sandbox_of_the_manifest():
+    section = SandboxSection(mode=SandboxMode.PROCESS, memory_gib=2)
+    stack = SimpleNamespace(manifest=SimpleNamespace(sandbox=section))
+    found = opening._sandbox(SimpleNamespace(stack=stack))
+    assert found == Sandbox.open(section)

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from layers.agents.service import transcripts as module
 from layers.agents.service.transcripts import Transcripts, bounded
-from layers.errors import JournalBroken
+from layers.errors import RunStopped, ToolFailed
 from layers.story import Cost, Role
 
 HIDDEN = "sk-of-the-service-12345"
@@ -137,7 +137,7 @@ def test_each_piece_is_on_disk_before_anything_follows(folder, transcripts, monk
     assert synced == [1, 2]
 
 
-def test_a_disk_that_refuses_stops_the_run(folder, transcripts, monkeypatch):
+def test_a_disk_that_refuses_is_named_and_stops_no_run(folder, transcripts, monkeypatch):
     transcript = transcripts.begin(Role.PLANNER)
     transcript.add("said", "one")
 
@@ -145,16 +145,17 @@ def test_a_disk_that_refuses_stops_the_run(folder, transcripts, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(JournalBroken, match="No space left on device"):
+    with pytest.raises(ToolFailed, match="No space left on device") as caught:
         transcript.add("said", "two")
     monkeypatch.undo()
+    assert not isinstance(caught.value, RunStopped)
     assert len(_read(folder, transcript.name)) == 1
 
 
 def test_no_transcripts_where_a_file_is_in_the_way(folder):
     folder.parent.mkdir(parents=True)
     folder.write_text("")
-    with pytest.raises(JournalBroken, match="no transcript can be made"):
+    with pytest.raises(ToolFailed, match="no transcript can be made"):
         Transcripts(folder, []).begin(Role.PLANNER)
 
 

@@ -6,11 +6,13 @@ no memory is named with line and column (`YamlError`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from knowledge.memory import (
+    MOST_BYTES,
     MOST_FINDING,
     MOST_NOTES,
     MOST_TITLE,
@@ -27,14 +29,24 @@ from knowledge.memory import (
 from knowledge.store import MEMORY_FILE, load_memory
 from knowledge.yamlfile import YamlError
 from layers.agents.memory.backlog import LONGEST_MODEL, at_rest
+from layers.agents.service import broken
+from layers.errors import RunStopped
 from layers.loop import learning
+from layers.places import without_places
 from layers.redact import redact
 from layers.repository.stack import Stack
+
+MOST_REASON = 300  # characters of why a memory was not put into the one there is
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def read(path: Path) -> Memory:
     """Return the memory in a file, an empty one where there is none; raises YamlError."""
-    return load_memory(path) if path.exists() or path.is_symlink() else Memory()
+    try:
+        there = path.exists() or path.is_symlink()
+    except OSError as error:
+        raise YamlError(path, None, None, f"cannot be read: {error.strerror}") from error
+    return load_memory(path) if there else Memory()
 
 
 def load(stack: Stack, out: Path, tip: str | None) -> Memory:
@@ -62,12 +74,43 @@ def current(stack: Stack, out: Path, memory: Memory, loaded: Memory) -> Memory:
     return onto(memory, loaded, load(stack, out, learning.knowledge_tip(stack)))
 
 
+def files(
+    stack: Stack, out: Path, memory: Memory, *, loaded: Memory, run: str, secrets: Sequence[str]
+) -> Mapping[str, bytes]:
+    """Return the file that keeps a memory, on top of what reviewers made of it since it was `loaded`.
+
+    Where that cannot be read it is theirs to mend, and is not overwritten: ours lies beside it then,
+    and nothing is lost. The report names the file, and its first line says why it is there.
+    """
+    try:
+        now = current(stack, out, memory, loaded)
+    except RunStopped:
+        raise
+    except (YamlError, *broken.BROKEN) as error:
+        places = {out.resolve(): "RESULTS", stack.root: "STACK"}
+        why = without_places(broken.told(error), places)
+        return dict([beside(memory, run, why, secrets)])
+    return dict([file_for(now, secrets)])
+
+
 def file_for(memory: Memory, secrets: Sequence[str] = ()) -> tuple[str, bytes]:
     """Return path, below the folder of the cards, and content of the file that holds a memory.
 
     Nothing is in progress in it, and no secret: none of `secrets`, and nothing that looks like one.
     """
     return MEMORY_FILE, rendered(bounded(_redacted(at_rest(memory), secrets))).encode()
+
+
+def beside(memory: Memory, run: str, why: str, secrets: Sequence[str] = ()) -> tuple[str, bytes]:
+    """Return the file of a memory that cannot be put into the one there is: beside it, for a person.
+
+    No run reads it. Its first line says why it is there; it is a memory whole, to be renamed.
+    """
+    head = f"# not merged: {one_line(redact(why, secrets), MOST_REASON)}\n"
+    room = MOST_BYTES - len(head.encode())
+    whole = bounded(_redacted(at_rest(memory), secrets), room)
+    name = f"{MEMORY_FILE.partition('.')[0]}-{_NOT_IN_A_NAME.sub('-', run) or 'run'}.unmerged"
+    return name, f"{head}{rendered(whole)}".encode()
 
 
 def _plain_file(root: Path, place: PurePosixPath) -> Path:

@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from layers.agents.inner import MOST_DIFF, Reviewed
+from layers.agents.inner import Reviewed
 from layers.agents.plan import Plan
 from layers.agents.roles.brief import plan_told
 from layers.agents.roles.prompting import system
@@ -81,11 +81,11 @@ class AccuracyJudge:
     def review(
         self, plan: Plan, diff: str, workspace: Workspace, seen: Seen, round: int
     ) -> Reviewed:
-        """Have a diff audited; without an audit it is rejected."""
+        """Have a diff audited, all of which fits; without an audit it is rejected."""
         tools = reading_tools(workspace, seen, Role.JUDGE)
         end = AnswerTool("audit", "End with what was found.", Audit)
         prompt = system("accuracy_judge", "gates", "data")
-        shown = seen.quoted(_shown(diff), "the diff")
+        shown = seen.quoted(diff, "the diff")
         first = _TASK.format(plan=plan_told(plan, seen), diff=shown)
         said = self._speaker.converse(Role.JUDGE, prompt, first, tools, end)
         audit = said.answer
@@ -99,16 +99,6 @@ class AccuracyJudge:
         reason = audit.findings[0].kind.value
         step = told(Role.JUDGE, round, said, Outcome.REJECTED, text, reason=reason)
         return Reviewed(step, rejected=True, feedback=text)
-
-
-def _shown(diff: str) -> str:
-    if len(diff) <= MOST_DIFF:
-        return diff
-    files = "\n".join(line for line in diff.splitlines() if line.startswith("+++ "))
-    return (
-        f"{diff[:MOST_DIFF]}\n\n[cut here, of {len(diff)} characters. Read the rest in the files:\n"
-        f"{files[:MOST_DIFF]}]"
-    )
 
 
 def _line(finding: AuditFinding) -> str:

@@ -27,6 +27,7 @@ MOST_HOTSPOTS = 30  # of each kind
 MOST_LINES = 120  # of a list that grows with runs
 MOST_DETAIL = 300  # characters of one reason
 LEAST_SHARE = 0.002  # of a hotspot that is told
+MOST_NOTES = 3000  # characters of the notes that a role may leave
 
 _LIBRARY = re.compile(r".*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 

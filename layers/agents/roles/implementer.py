@@ -70,7 +70,8 @@ class ModelImplementer:
         said = self._speaker.converse(Role.IMPLEMENTER, prompt, first, tools, end)
         answer = said.answer
         if answer is None:
-            return Implemented(without_answer(Role.IMPLEMENTER, task.round, said))
+            step = without_answer(Role.IMPLEMENTER, task.round, said)
+            return Implemented(step, fault=step.outcome is not Outcome.BROKE)
         edited = answer.carried_out and _changed(workspace)
         text = f"{answer.summary}\n{answer.explanation}"
         outcome = Outcome.EDITED if edited else Outcome.NO_EDIT
@@ -84,16 +85,16 @@ def _first(task: Task, workspace: Workspace, seen: Seen) -> str:
     parts = [_TASK.format(round=task.round, plan=plan)]
     if task.feedback:
         parts.append(f"# Why the round before did not pass\n{task.feedback}")
-        left = _left(workspace)
+        left = _left(workspace, seen)
         if left:
             parts.append(f"# What lies in the workspace\n{seen.quoted(left, 'the diff')}")
     parts.append(f"# What is known of the stack\n{task.brief}")
     return "\n\n".join(parts)
 
 
-def _left(workspace: Workspace) -> str:
+def _left(workspace: Workspace, seen: Seen) -> str:
     try:
-        diff = workspace.diff()
+        diff = workspace.diff(seen.redacted)  # before it is cut: half a secret is not known for one
     except WorkspaceRefused as refused:
         return str(refused)
     return diff if len(diff) <= MOST_DIFF else f"{diff[:MOST_DIFF]}\n[cut, of {len(diff):,}]"

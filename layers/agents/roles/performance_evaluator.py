@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from layers.agents.roles.brief import gain_line, profile_lines, record_lines
+from layers.agents.roles.brief import MOST_NOTES, gain_line, profile_lines, record_lines
 from layers.agents.roles.prompting import system
 from layers.agents.service.conversation import AnswerTool, Speaker
 from layers.agents.steps import told, without_answer
@@ -24,11 +24,9 @@ from layers.evidence import Gate, Iteration
 from layers.story import ContractRecord, Outcome, Role, SignRecord, Step, Told
 
 MOST_HINTS = 5
-MOST_DIFF = 20_000  # characters
-MOST_NOTES = 3000
+MOST_DIFF = 20_000  # characters of a change
 
 _TASK = "Explain this measurement."
-
 
 Hint = Annotated[str, Field(min_length=10, max_length=400)]
 

@@ -9,6 +9,7 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from layers.agents.plan import Plan
+from layers.agents.roles.brief import MOST_NOTES
 from layers.agents.roles.offered import Offered
 from layers.agents.roles.prompting import system
 from layers.agents.service.conversation import AnswerTool, Speaker
@@ -17,8 +18,6 @@ from layers.agents.workbench.quoting import Seen
 from layers.agents.workbench.tools import reading_tools
 from layers.agents.workbench.workspace import Workspace
 from layers.story import Outcome, Role, Step, Told
-
-MOST_NOTES = 3000  # characters
 
 _TASK = "Plan the next change of this stack. What is known of it:"
 

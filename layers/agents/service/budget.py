@@ -29,6 +29,7 @@ FEWEST_TOKENS = 256  # of a reply: fewer would only be thrown away
 BEAT_S = 15.0  # after which work that goes on is written down again
 _MILLION = 1e6
 _LEAST_USD, _LEAST_S = 1e-9, 1.0  # below this two ledgers say the same
+_RESUME = "when that is mended, `fvec run --resume` goes on from here"
 _NOTHING = Cost()
 _Kind: TypeAlias = Literal["asked", "charged", "worked"]
 
@@ -116,7 +117,8 @@ class Purse:
     ) -> None:
         """Read what earlier processes spent; a last line that was cut off is taken away.
 
-        Raises InvalidInput, with the line, where the ledger is not one.
+        Raises InvalidInput, with the line, where the ledger is not one, and JournalBroken where it
+        cannot be read: nothing may be spent while nobody knows what was.
         """
         self._ledger = ledger
         self._limits = limits
@@ -128,10 +130,16 @@ class Purse:
         self._promised: tuple[Role | None, Cost] | None = None  # asked for, and not charged
         self._worked_s = 0.0
         self._since: float | None = None  # up to when the work that goes on is counted
-        ledger.parent.mkdir(parents=True, exist_ok=True)
-        for line in _read(ledger):
+        try:
+            ledger.parent.mkdir(parents=True, exist_ok=True)
+            found = _read(ledger)
+        except OSError as error:
+            raise self._broken("read", error) from error
+        for line in found:
             self._take(line)
         self._break_off()
+        self._earlier = (self._spent, self._worked_s)  # by earlier processes
+        self._told = (Cost(usd=0.0), 0.0)  # of it, what their answers tell of
 
     @property
     def spent(self) -> Cost:
@@ -208,6 +216,7 @@ class Purse:
 
         It was lost then, or is another one: nothing of it may be spent anew.
         """
+        self._told = (spent, worked_s)
         missing, missing_s = _beyond(spent, self._spent), worked_s - self.worked_s
         if missing.calls or missing.tokens or (missing.usd or 0.0) > _LEAST_USD:
             self._break_off()
@@ -215,6 +224,19 @@ class Purse:
             self._count(missing)
         if missing_s > _LEAST_S:
             self._write("worked", more_s=missing_s)
+
+    def untold(self) -> Cost | None:
+        """Return, once, what earlier processes spent of which no answer tells; None for nothing.
+
+        One of them was killed while an author worked: the ledger has its calls, and its time up to
+        the last line. To be asked when all that a journal has was given to `at_least`.
+        """
+        (spent, worked_s), (told, told_s) = self._earlier, self._told
+        self._earlier = self._told
+        missing, wall_s = _beyond(spent, told), max(0.0, worked_s - told_s)
+        if not missing.calls and wall_s < self._beat_s / 2:  # what an answer takes to be kept
+            return None
+        return missing.model_copy(update={"wall_s": wall_s})
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -273,10 +295,17 @@ class Purse:
         with self._writing:
             passed = self._running()
             line = _Line(kind=kind, at=utc_now(), worked_s=passed + more_s, role=role, cost=cost)
-            lines.append(self._ledger, line.model_dump_json().encode(), "ledger of agents")
+            try:
+                lines.append(self._ledger, line.model_dump_json().encode())
+            except OSError as error:
+                raise self._broken("written", error) from error
             if self._since is not None:
                 self._since += passed
             self._worked_s += passed + more_s
+
+    def _broken(self, what: str, error: OSError) -> JournalBroken:
+        why = error.strerror or error
+        return JournalBroken(f"the ledger {self._ledger} cannot be {what}: {why}", hint=_RESUME)
 
 
 def _beyond(spent: Cost, counted: Cost) -> Cost:

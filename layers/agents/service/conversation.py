@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from layers.agents.service import broken
 from layers.agents.service.budget import OutOfBudget, Purse
 from layers.agents.service.messages import MessagesClient, Reply, ServiceFailed
 from layers.agents.service.transcripts import Transcript, Transcripts, bounded
+from layers.errors import RunStopped
 from layers.story import MOST_TEXT, Cost, Outcome, Role
 
 if TYPE_CHECKING:
@@ -74,6 +76,10 @@ class _End(Generic[A]):
     text: str
 
 
+def _broke(error: Exception) -> _End[Any]:
+    return _End(None, Outcome.BROKE, f"it could not go on: {broken.told(error)}")
+
+
 class Speaker:
     """Holds conversations with one model."""
 
@@ -99,22 +105,40 @@ class Speaker:
     ) -> Conversed[A]:
         """Hold one conversation, which `first` opens, and return how it ended.
 
-        Never raises for what the service or the model did. What is none of theirs passes through:
-        a disk that is full, an error of a tool that is not about its input.
+        Never raises for what the service or the model did, nor for a disk or a tool of ours: what
+        broke is how it ended then, with what it had cost. What stops the run passes through.
         """
-        transcript = self._transcripts.begin(role)
-        mark = self._purse.mark()
-        talk = _Talk(
-            self._redacted(first), tools, answer, self._redacted, transcript, self._purse.check_time
-        )
-        begun = {"model": self._model.name, "system": system, "tools": talk.offered, "first": first}
-        transcript.add("begun", begun)
-        with self._purse.working():
-            end = self._until_the_end(role, system, talk)
-        text = bounded(self._redacted(end.text), MOST_TEXT)
-        told = {"outcome": end.outcome, "text": text, "answer": end.answer}
-        transcript.add("ended", told)
-        return Conversed(end.answer, end.outcome, text, self._purse.since(mark), transcript.name)
+        mark, name = self._purse.mark(), ""
+        end: _End[A]
+        try:
+            transcript = self._transcripts.begin(role)
+            name = transcript.name
+            in_time = self._purse.check_time
+            talk = _Talk(self._redacted(first), tools, answer, self._redacted, transcript, in_time)
+            end = self._held(role, system, talk)
+        except RunStopped:
+            raise
+        except broken.BROKEN as error:
+            end = _broke(error)
+        return Conversed(end.answer, end.outcome, self._last(end), self._purse.since(mark), name)
+
+    def _held(self, role: Role, system: str, talk: _Talk[A]) -> _End[A]:
+        """Hold a conversation that is all told in its transcript, its end among it."""
+        begun = {"model": self._model.name, "system": system, "tools": talk.offered}
+        talk.note("begun", {**begun, "first": talk.messages[0]["content"]})
+        try:
+            with self._purse.working():
+                end = self._until_the_end(role, system, talk)
+        except RunStopped:
+            raise
+        except broken.BROKEN as error:
+            end = _broke(error)
+        told = {"outcome": end.outcome, "text": self._last(end), "answer": end.answer}
+        talk.note("ended", told)
+        return end
+
+    def _last(self, end: _End[Any]) -> str:
+        return bounded(self._redacted(end.text), MOST_TEXT)
 
     def _until_the_end(self, role: Role, system: str, talk: _Talk[A]) -> _End[A]:
         for _ in range(self._turns):
@@ -155,9 +179,13 @@ class _Talk(Generic[A]):
         self._alike = 0
         self._failing = ""  # the call that failed last, in one line
 
+    def note(self, kind: str, content: object) -> None:
+        """Write a piece of it into its transcript."""
+        self._transcript.add(kind, content)
+
     def take(self, reply: Reply) -> _End[A] | None:
         """Take in a reply and carry out what it asks for; returns the end once it is reached."""
-        self._transcript.add(
+        self.note(
             "reply",
             {"content": reply.content, "stop_reason": reply.stop_reason, "cost": reply.cost},
         )
@@ -205,7 +233,7 @@ class _Talk(Generic[A]):
                     results.append(_result(call, self._told(done)))
             if end is not None:
                 break
-        self._transcript.add("results", results)
+        self.note("results", results)
         self.messages.append({"role": "user", "content": results})
         return end
 
@@ -228,7 +256,7 @@ class _Talk(Generic[A]):
         try:
             return tool.run(given)
         except (OSError, ValueError) as error:
-            self._transcript.add("broke", {"tool": tool.name, "error": repr(error)})
+            self.note("broke", {"tool": tool.name, "error": repr(error)})
             raise ToolRefused(f"it could not be done: {type(error).__name__}") from error
 
     def _failed(self, call: Mapping[str, Any], why: str) -> _End[A] | None:
@@ -256,7 +284,7 @@ class _Talk(Generic[A]):
             f"Your last reply {why}. Only calls are read: when you are done, give your answer by "
             f"calling `{self._answer.name}`; until then, go on with the other tools."
         )
-        self._transcript.add("told", told)
+        self.note("told", told)
         self.messages.append({"role": "user", "content": told})
         return None
 

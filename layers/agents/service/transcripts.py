@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from layers.agents.service import lines
-from layers.errors import JournalBroken
+from layers.errors import ToolFailed
 from layers.record.journal import utc_now
 from layers.redact import redact
 from layers.story import Role
@@ -46,12 +46,12 @@ class Transcripts:
         self._secrets = tuple(secrets)
 
     def begin(self, role: Role) -> Transcript:
-        """Begin the next one; raises JournalBroken when the disk refuses."""
+        """Begin the next one; raises ToolFailed when the disk refuses."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._new(role)
         except OSError as error:
-            raise JournalBroken(
+            raise ToolFailed(
                 f"no transcript can be made in {self._folder}: {error.strerror or error}"
             ) from error
         return Transcript(path, self._secrets)
@@ -83,12 +83,17 @@ class Transcript:
         """Write one piece, redacted and bounded; it is on disk before this returns.
 
         `content` is plain data, a model, or anything that says by `str` what it is. Raises
-        JournalBroken when the disk refuses.
+        ToolFailed when the disk refuses: nothing may follow from what is not told.
         """
         line = self._line(kind, self._plain(content, 0))
         if len(line) > MOST_LINE:
             line = self._line(kind, f"[{len(line):,} bytes were left out]")
-        lines.append(self._path, line, "transcript")
+        try:
+            lines.append(self._path, line)
+        except OSError as error:
+            raise ToolFailed(
+                f"the transcript {self._path} cannot be written: {error.strerror or error}"
+            ) from error
 
     def _line(self, kind: str, content: object) -> bytes:
         entry = {"at": utc_now(), "kind": kind, "content": content}
