@@ -24,12 +24,22 @@ def _inside(path: str) -> str:
     return str(pure)
 
 
+def _glob_inside(pattern: str) -> str:
+    whole = _inside(pattern)
+    if any("**" in part and part != "**" for part in PurePosixPath(whole).parts):
+        raise ValueError(
+            "`**` stands for whole folders: write it between slashes, as in a/**/*.txt"
+        )
+    return whole
+
+
 def _function_inside(spec: str) -> str:
     file, _, function = spec.rpartition(":")
     return f"{_inside(file)}:{function}"
 
 
 RepoPath = Annotated[str, AfterValidator(_inside)]
+RepoGlob = Annotated[str, AfterValidator(_glob_inside)]
 RepoFunction = Annotated[
     str,
     Field(pattern=r"^[\w./-]+\.py:[A-Za-z_]\w*$"),
@@ -55,8 +65,8 @@ class BuildStep(Section):
     """One command that makes files which git does not hold; cached by its inputs' content."""
 
     run: list[str] = Field(min_length=1, description="argv, no shell; 'python' is the server's")
-    inputs: list[RepoPath] = Field(min_length=1, description="files or globs the result depends on")
-    outputs: list[RepoPath] = Field(min_length=1, description="files that it writes")
+    inputs: list[RepoGlob] = Field(min_length=1, description="files or globs the result depends on")
+    outputs: list[RepoGlob] = Field(min_length=1, description="files that it writes")
     timeout_s: float = Field(default=600, gt=0, le=3600)
 
 

@@ -191,6 +191,12 @@ class Session:
         return profile(deployment, load, raw_dir=raw, stack=view)
 
 
+def run_id(commit: str, started_at: str, options: RunOptions) -> str:
+    """Return the name of a run: another one for every part of a run that runners share."""
+    part = f"{','.join(options.layers or ())}{options.shard or ''}"
+    return hashlib.sha256(f"{commit}{started_at}{options.seed}{part}".encode()).hexdigest()[:12]
+
+
 @contextmanager
 def open_session(
     path: Path,
@@ -243,13 +249,9 @@ def open_session(
                 server_cpus=stack.manifest.server.cpus or [],
                 generator_cpus=cpus,
             )
-            run_id = hashlib.sha256(
-                f"{stack.commit}{started_at}{options.seed}{options.shard or ''}".encode()
-            ).hexdigest()[:12]
+            name = run_id(stack.commit, started_at, options)
             try:
-                yield Session(
-                    stack, view, env, environment, traffic, bench, out, started_at, run_id
-                )
+                yield Session(stack, view, env, environment, traffic, bench, out, started_at, name)
             finally:
                 shutil.rmtree(out / "load", ignore_errors=True)
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from layers.manifest import Manifest, SandboxSection
 
 PYTHON = (3, 11)
+GIT = (2, 33)
 FREE_GIB = 4.0  # server environment, worktrees and spooled answers of a run
 CORES = 2  # one for the server, one for the load generator
 ANSWER_S = 20.0
@@ -45,7 +46,7 @@ def check(path: Path | None, *, install: bool) -> list[Finding]:
     fix = f"fvec doctor --install{f' {path}' if path else ''}"
     return [
         _python(),
-        _program("git", "apt-get install git"),
+        _git(),
         _program("cc", "apt-get install gcc (native parts of accepted changes are built with it)"),
         _engine(),
         _py_spy(),
@@ -70,6 +71,14 @@ def _program(name: str, fix: str) -> Finding:
         return Finding(name, ok=False, detail="not on PATH", fix=fix)
     line = _first_line([place, "--version"])
     return Finding(name, ok=line is not None, detail=line or "does not start", fix=fix)
+
+
+def _git() -> Finding:
+    wanted = ".".join(map(str, GIT))
+    found = _program("git", f"apt-get install git ({wanted} or newer)")
+    version = re.search(r"(\d+)\.(\d+)", found.detail)
+    old = version is not None and (int(version[1]), int(version[2])) < GIT
+    return replace(found, ok=found.ok and not old)
 
 
 def _engine() -> Finding:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from bot.commands import arguments
@@ -95,17 +97,27 @@ def check_files(manifest: Manifest, path: Path, root: Path) -> None:
     """Raise `InvalidInput` for a named file that is absent and that no build step makes."""
     from layers.errors import InvalidInput, Location
 
-    built = {name for step in manifest.stack.build for name in step.outputs}
+    made = [name for step in manifest.stack.build for name in step.outputs]
     named = {
         "stack.models": manifest.stack.models,
+        "stack.entry": f"{manifest.stack.models}/{manifest.stack.entry}",
         "stack.requirements": manifest.stack.requirements,
         "traffic.requests": manifest.traffic.requests,
         "traffic.arrivals": manifest.traffic.arrivals,
+        "correctness.referee": (manifest.correctness.referee or "").rpartition(":")[0],
+        "correctness.metric": (manifest.correctness.metric or "").rpartition(":")[0],
     }
     for key, name in named.items():
-        if name and name not in built and not (root / name).exists():
+        if name and not _is_made(PurePosixPath(name), made) and not (root / name).exists():
             raise InvalidInput(
                 f"{key}: {name} does not exist in the repository",
                 at=Location(path),
                 hint="commit it, or name the build step's output that makes it",
             )
+
+
+def _is_made(path: PurePosixPath, outputs: Sequence[str]) -> bool:
+    """Whether build steps make a file or folder, or something in it: outputs may be globs."""
+    places = [str(place) for place in (path, *path.parents)]
+    within = any(PurePosixPath(output).is_relative_to(path) for output in outputs)
+    return within or any(fnmatchcase(place, output) for place in places for output in outputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from bot.commands import arguments, engine
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> Outcome:
     Raises `InvalidInput` for a repository that has a manifest or no model that can be read.
     """
     module = engine.load("layers.scaffold.plan")
-    models = args.models.rstrip("/") if args.models else None
+    models = str(PurePosixPath(args.models)) if args.models else None
     plan: Plan = module.make(args.path, repository=models, entry=args.entry)
     if not args.dry_run:
         module.write(plan)

@@ -105,8 +105,13 @@ def short(commit: str) -> str:
 
 
 def moment(at: str) -> str:
-    """Return a moment in ISO 8601 as people read it: `2026-01-30 06:00 UTC`; of no moment a dash."""
+    """Return a moment in ISO 8601 as people read it: `2026-01-30 06:00 UTC`; of no moment a dash.
+
+    One without a zone is of UTC, wherever it is read.
+    """
     try:
-        return f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        found = datetime.fromisoformat(at)
+        found = found.astimezone(UTC) if found.tzinfo else found
     except (ValueError, OverflowError):
         return ABSENT
+    return f"{found:%Y-%m-%d %H:%M} UTC"

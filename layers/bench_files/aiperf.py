@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -120,7 +120,7 @@ def read_csv(text: str, place: Place) -> list[BenchmarkResult]:
     """Return the run of a CSV export; raises InvalidInput."""
     document: dict[str, dict[str, Any]] = {}
     columns: Sequence[str] = ()
-    for line, row in enumerate(csv.reader(io.StringIO(text)), start=1):
+    for line, row in _rows(text, place):
         if row and row[0] == "Metric":
             columns = ["avg"] if row[1:2] == ["Value"] else row[1:]
         elif row:
@@ -131,6 +131,16 @@ def read_csv(text: str, place: Place) -> list[BenchmarkResult]:
                 values = {key: _number(value, at) for key, value in stated if value}
                 document[_TAGS[name]] = {"unit": unit.rstrip(")"), **values}
     return read(document, place, 1)
+
+
+def _rows(text: str, place: Place) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row with the line that it ends on; raises InvalidInput."""
+    rows = csv.reader(io.StringIO(text))
+    try:
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as error:
+        raise Place(place.path, rows.line_num).refuse(f"is no CSV: {error}") from error
 
 
 def read(document: Mapping[str, Any], place: Place, number: int) -> list[BenchmarkResult]:

@@ -93,7 +93,8 @@ class ConfigLayer:
 
 def _limits(stack: StackView) -> Limits:
     cpus = stack.manifest.server.cpus
-    return Limits(len(set(cpus)) if cpus else os.cpu_count() or 1, stack.manifest.slo.p99_ms)
+    usable = len(set(cpus)) if cpus else len(os.sched_getaffinity(0))
+    return Limits(usable, stack.manifest.slo.p99_ms)
 
 
 def _considered(

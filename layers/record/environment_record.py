@@ -22,7 +22,8 @@ def hardware(
 ) -> Environment:
     """Describe this machine, and the packages of the model server's environment.
 
-    `sandbox` says what code under judgement runs in; `server_cpus` and `generator_cpus` are the CPU numbers that a run pinned them to.
+    `sandbox` says what code under judgement runs in; `server_cpus` and `generator_cpus` are the
+    CPU numbers that a run pinned them to.
     """
     return Environment(
         cpu=processor(),
@@ -47,6 +48,10 @@ def processor() -> str:
 
 
 def _packages(site_packages: Path) -> dict[str, str]:
-    """Return the versions of all packages of an environment, by name."""
+    """Return the versions of all packages of an environment, by name.
+
+    What an installation that was cut short left has neither.
+    """
     found = metadata.distributions(path=[str(site_packages)])
-    return dict(sorted((package.name.lower(), package.version) for package in found))
+    named = ((package.metadata["Name"], package.metadata["Version"]) for package in found)
+    return dict(sorted((name.lower(), version) for name, version in named if name and version))

@@ -162,8 +162,6 @@ def read(path: Path) -> list[Entry]:
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
         torn_is_fine = number == len(lines)  # the text after the last newline
-        if not line:
-            continue
         try:
             raw = json.loads(line)
             entry, before = _checked(raw, len(entries), before)

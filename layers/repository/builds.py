@@ -112,7 +112,7 @@ def _private_folder() -> Iterator[Path]:
 
 
 def _build_step(site: _Site, step: BuildStep) -> None:
-    held = tracked(site.worktree, *step.outputs)
+    held = tracked(site.worktree, *(f":(glob){output}" for output in step.outputs))
     if held:
         raise InvalidInput(
             f"git tracks {held[0]}, which a build step writes",

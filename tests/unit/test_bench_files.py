@@ -159,6 +159,16 @@ def test_the_csv_of_aiperf_says_the_same_as_its_json_but_for_the_load(tmp_path: 
     assert any("does not say how load was made" in line for line in from_csv.doubts)
 
 
+@pytest.mark.parametrize("end", ['"' + "x" * 200_000, "a\rb"])
+def test_what_is_no_csv_behind_the_head_of_one_is_refused_with_its_line(tmp_path, end) -> None:
+    path = tmp_path / "profile_export_aiperf.csv"
+    path.write_bytes(f"{AIPERF_CSV.rstrip()}\n{end}".encode())
+    with pytest.raises(InvalidInput, match="is no CSV: ") as refused:
+        read_benchmark(path)
+    assert refused.value.at is not None
+    assert refused.value.at.line == AIPERF_CSV.rstrip().count("\n") + 2
+
+
 def test_the_step_is_the_median_between_tokens_where_each_chunk_is_one(tmp_path: Path) -> None:
     step = measured_step(read_benchmark(written(tmp_path, VLLM)))
     assert step.measured_s == pytest.approx(0.018)

@@ -52,7 +52,7 @@ def own_folders(tmp_path, monkeypatch):
 def repository(tmp_path) -> Path:
     """A serving repository with a valid manifest."""
     root = tmp_path / "tiny"
-    for name in (".github", "models", "traffic"):
+    for name in (".github", "models/ensemble", "traffic"):
         (root / name).mkdir(parents=True)
     (root / ".github/fvec.yml").write_text(MANIFEST)
     for name in ("requests.bin", "arrivals.csv"):
@@ -406,6 +406,44 @@ def test_a_file_that_the_manifest_names_must_exist(capsys, repository):
     assert "traffic.arrivals: traffic/arrivals.csv does not exist in the repository" in err
 
 
+BUILT = """\
+  build:
+    - run: [python, make.py]
+      inputs: [make.py]
+      outputs: ["traffic/*.bin", judge, models/ensemble/1/model.py]
+"""
+JUDGED = "correctness: {referee: judge/ref.py:answer, metric: metric.py:value}\n"
+
+
+def test_what_a_build_step_makes_need_not_exist(capsys, repository):
+    (repository / "traffic/requests.bin").unlink()
+    (repository / "models/ensemble").rmdir()
+    (repository / "metric.py").write_text("")
+    text = MANIFEST.replace("traffic:\n", f"{BUILT}traffic:\n") + JUDGED
+    (repository / ".github/fvec.yml").write_text(text)
+    assert call(capsys, "config", "validate", repository)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "absent"),
+    [
+        (lambda root: (root / "models/ensemble").rmdir(), "stack.entry: models/ensemble"),
+        (lambda root: (root / "judge/ref.py").unlink(), "correctness.referee: judge/ref.py"),
+        (lambda root: (root / "metric.py").unlink(), "correctness.metric: metric.py"),
+    ],
+)
+def test_what_serves_and_what_judges_must_exist(capsys, repository, change, absent):
+    (repository / "judge").mkdir()
+    for name in ("judge/ref.py", "metric.py"):
+        (repository / name).write_text("")
+    (repository / ".github/fvec.yml").write_text(MANIFEST + JUDGED)
+    assert call(capsys, "config", "validate", repository)[0] == 0
+    change(repository)
+    code, _, err = call(capsys, "config", "validate", repository)
+    assert code == 3
+    assert f"{absent} does not exist in the repository" in err
+
+
 def test_the_manifest_s_schema_is_published(capsys):
     code, out, _ = call(capsys, "config", "validate", "--schema")
     schema = json.loads(out)
@@ -462,6 +500,19 @@ def test_doctor_says_what_is_there_and_what_is_missing(capsys, monkeypatch, tmp_
     code, out, _ = call(capsys, "doctor")
     assert code == 4
     assert "apt-get install git" in out
+
+
+def test_doctor_refuses_a_git_that_is_too_old(capsys, monkeypatch, tmp_path):
+    old = tmp_path / "bin" / "git"
+    old.parent.mkdir()
+    monkeypatch.setenv("PATH", str(old.parent))
+    for version, fine in (("2.25.1", False), ("2.33.0", True), ("3.0.0", True)):
+        old.write_text(f"#!/bin/sh\necho git version {version}\n")
+        old.chmod(0o755)
+        checks = json.loads(call(capsys, "doctor", "--json")[1])["checks"]
+        git = next(check for check in checks if check["name"] == "git")
+        assert (git["ok"], git["detail"]) == (fine, f"git version {version}")
+        assert "2.33 or newer" in git["fix"]
 
 
 def test_doctor_reads_the_requirements_of_the_stack_and_its_errors(capsys, repository):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -14,7 +15,7 @@ from layers.config.code import ModelCode, analyse
 from layers.config.layer import ConfigLayer
 from layers.errors import InvalidInput
 from layers.evidence import EndToEnd, HypothesisRecord, Iteration, Look, Verdict
-from layers.manifest import Manifest
+from layers.manifest import Manifest, ServerSection
 
 LOOPING = """
 import triton_python_backend_utils as pb_utils
@@ -210,6 +211,21 @@ def test_threads_follow_the_parameter_that_the_source_reads(stack, cards):
     view = stack(pbtxt, PARAMETER)
     assert edited(view, cards, "intra-op-threads") == pbtxt.replace('"2"', '"1"')
     assert hypotheses(view, cards)["intra-op-threads"].best_gain == 0.9
+
+
+def test_without_pinned_cpus_the_ones_that_this_process_may_use_count(stack, cards):
+    def said(view: StackView) -> tuple[set[str], Sequence[str]]:
+        return {*hypotheses(view, cards)}, ConfigLayer().refusals(view, cards)
+
+    pinned = stack(ONE, cpus=1)
+    free = replace(pinned, manifest=pinned.manifest.model_copy(update={"server": ServerSection()}))
+    usable = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(usable)})
+        assert said(free) == said(pinned)
+    finally:
+        os.sched_setaffinity(0, usable)
+    assert said(pinned) != said(stack(ONE, cpus=2))
 
 
 def test_a_configuration_that_leaves_the_backend_to_the_server_is_of_a_python_model(stack, cards):

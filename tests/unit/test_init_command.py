@@ -87,9 +87,10 @@ def test_models_and_entry_may_be_named(capsys, tmp_path):
         **python_model("c", models="more"),
     }
     root = put(tmp_path, files)
-    argv = ["init", root, "--json", "--dry-run", "--models", "more/", "--entry", "c"]
-    document = json.loads(call(capsys, *argv)[1])
-    assert (document["models"], document["entry"]) == ("more", "c")
+    for named in ("more/", "./more", ".//more/."):
+        argv = ["init", root, "--json", "--dry-run", "--models", named, "--entry", "c"]
+        document = json.loads(call(capsys, *argv)[1])
+        assert (document["models"], document["entry"]) == ("more", "c")
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "measure"])

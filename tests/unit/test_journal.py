@@ -105,6 +105,7 @@ def test_a_journal_torn_at_any_byte_reads_as_the_entries_before(path, written):
         (2, b'{"v":2,"seq":1,"at":"x","kind":"sampled","data":"","sum":"0123456789abcdef"}'),
         (3, b"[1]"),
         (3, b"\xff\xfe"),
+        (2, b""),
     ],
 )
 def test_an_edited_line_is_refused_with_its_place(path, written, number, line):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
@@ -54,6 +56,23 @@ def test_requirements_are_the_baselines_however_they_are_written() -> None:
 def test_a_model_below_a_folder_with_a_slash_at_its_end_is_exercised() -> None:
     assert not_exercised([MODEL], LOOSE) is None
     assert "README.md" in (not_exercised([MODEL, "README.md"], LOOSE) or "")
+
+
+def built(pattern: str) -> Manifest:
+    step = {"run": ["python", "b.py"], "inputs": [pattern], "outputs": [pattern]}
+    return manifest(stack={"name": "s", "models": "models", "entry": "m", "build": [step]})
+
+
+@pytest.mark.parametrize("pattern", ["data/**/*.txt", "**/x", "data/**", "a*"])
+def test_a_glob_of_a_build_step_is_one_that_can_be_looked_for(pattern: str, tmp_path: Path) -> None:
+    assert built(pattern).stack.build[0].inputs == [pattern]
+    assert list(tmp_path.glob(pattern)) == []
+
+
+@pytest.mark.parametrize("pattern", ["data/**.txt", "**x/y", "a/***"])
+def test_a_glob_that_no_file_can_match_is_refused(pattern: str) -> None:
+    with pytest.raises(ValidationError, match=r"`\*\*` stands for whole folders"):
+        built(pattern)
 
 
 @pytest.mark.parametrize("spec", ["/judge/ref.py:f", "../ref.py:f", "a/../../ref.py:f"])

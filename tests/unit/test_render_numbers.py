@@ -1,6 +1,28 @@
+import time
+
 import pytest
 
 from bot.render import numbers
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [
+        ("2026-01-30T06:00:59+02:00", "2026-01-30 04:00 UTC"),
+        ("2026-01-30T06:00:00Z", "2026-01-30 06:00 UTC"),
+        ("2026-01-30T06:00:00", "2026-01-30 06:00 UTC"),
+        ("2026-01-30", "2026-01-30 00:00 UTC"),
+        ("0001-01-01T00:00:00+02:00", numbers.ABSENT),
+        ("now", numbers.ABSENT),
+    ],
+)
+def test_a_moment_is_shown_in_utc_wherever_it_is_read(monkeypatch, at, shown):
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "XST-9")
+        time.tzset()
+        found = numbers.moment(at)
+    time.tzset()
+    assert found == shown
 
 
 @pytest.mark.parametrize(

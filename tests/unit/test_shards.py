@@ -1,10 +1,13 @@
 """Shards: whose a hypothesis is, and what the jobs of a matrix are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
+from bot.publishing.local import open_local
 from layers.base import LayerName
+from layers.session import RunOptions, run_id
 from layers.shards import Job, Shard, matrix
 
 LAYERS = [LayerName.FEATURES, LayerName.SERVER, LayerName.CONFIG]
@@ -27,6 +30,18 @@ def test_a_shard_is_written_as_it_is_read():
 def test_what_is_no_part_of_a_run_is_refused(text):
     with pytest.raises(ValueError, match="no part of a run"):
         Shard.read(text)
+
+
+def test_parts_that_begin_in_the_same_second_have_names_of_their_own():
+    options = RunOptions(Path("out"), None, None, 0, None, open_local)
+    whose = [None, (LayerName.SERVER,), (LayerName.CONFIG,), (LayerName.SERVER, LayerName.CONFIG)]
+    parts = [
+        replace(options, layers=layers, shard=shard)
+        for layers in whose
+        for shard in (None, Shard(1, 1), Shard(1, 2), Shard(2, 2))
+    ]
+    names = {run_id("c" * 40, "2026-01-02T03:04:05+00:00", part) for part in parts}
+    assert len(names) == len(parts)
 
 
 def test_the_deal_is_the_same_on_every_machine():

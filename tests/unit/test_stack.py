@@ -507,6 +507,20 @@ def test_a_build_that_fails_says_why(
     assert left <= {".lock"}
 
 
+def test_a_glob_of_outputs_is_of_its_own_folder_alone(
+    tiny_repo: Path, cache: Path, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    program = "open('made.py', 'w').close()"
+    step = (
+        f'    - run: [python, -c, "{program}"]\n      inputs: [models]\n      outputs: ["*.py"]\n'
+    )
+    with with_build(tiny_repo, step) as stack:
+        tree = stack.worktree(stack.commit, tmp_path / "r")
+        stack.build(tree, ThisPython(), sandbox)
+
+        assert (tree / "made.py").is_file()
+
+
 def test_the_log_of_a_failed_build_is_named_and_stays(
     tiny_repo: Path, cache: Path, sandbox: Sandbox, tmp_path: Path
 ) -> None:
