@@ -13,7 +13,6 @@ from pydantic import Field
 
 from knowledge.memory import Memory
 from layers.agent_settings import AgentSettings
-from layers.agents.memory import kept
 from layers.agents.roles.brief import Allowed
 from layers.agents.roles.offered import Offered
 from layers.agents.service.budget import OutOfBudget, Purse
@@ -55,10 +54,6 @@ def _today() -> date:
     return datetime.now(UTC).date()
 
 
-def _file(memory: Memory) -> Mapping[str, bytes]:
-    return dict([kept.file_for(memory)])
-
-
 @dataclass(frozen=True, slots=True)
 class Desk:
     """What a proposer works with, beside those who work for it."""
@@ -68,10 +63,10 @@ class Desk:
     offered: Offered
     layers: tuple[LayerName, ...]  # that the run may change
     redacted: Callable[[str], str]
+    file: Callable[[Memory], Mapping[str, bytes]]  # what a memory is kept as
     secrets: tuple[str, ...] = ()  # that no edit may hold
     run: str = ""
     today: Callable[[], date] = _today
-    file: Callable[[Memory], Mapping[str, bytes]] = _file  # what a memory is kept as
 
     @contextmanager
     def workspace(self, base: StackView) -> Iterator[Workspace]:

@@ -33,7 +33,7 @@ def test_what_the_sandbox_of_a_server_hides_is_hidden_but_for_the_manifest(tmp_p
 def test_a_workspace_of_a_desk_holds_the_manifest_and_not_the_traffic(tmp_path: Path) -> None:
     root, layers = repository(tmp_path / "stack"), tuple(LayerName)
     purse = Purse(tmp_path / "spend.jsonl", BudgetSection())
-    desk = Desk(tmp_path, purse, Offered(cards(), layers), layers, redact)
+    desk = Desk(tmp_path, purse, Offered(cards(), layers), layers, redact, lambda memory: {})
     with desk.workspace(situation(root).base) as workspace:
         assert workspace.listing() == sorted(n for n in FILES if not n.startswith("traffic/"))
         assert ".github/fvec.yml" in workspace.listing()

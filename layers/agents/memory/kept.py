@@ -36,6 +36,7 @@ from layers.places import without_places
 from layers.redact import redact
 from layers.repository.stack import Stack
 
+BESIDE = "memory-*.unmerged"  # of a run, beside the cards: no run reads it
 MOST_REASON = 300  # characters of why a memory was not put into the one there is
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -109,7 +110,7 @@ def beside(memory: Memory, run: str, why: str, secrets: Sequence[str] = ()) -> t
     head = f"# not merged: {one_line(redact(why, secrets), MOST_REASON)}\n"
     room = MOST_BYTES - len(head.encode())
     whole = bounded(_redacted(at_rest(memory), secrets), room)
-    name = f"{MEMORY_FILE.partition('.')[0]}-{_NOT_IN_A_NAME.sub('-', run) or 'run'}.unmerged"
+    name = BESIDE.replace("*", _NOT_IN_A_NAME.sub("-", run) or "run")
     return name, f"{head}{rendered(whole)}".encode()
 
 
