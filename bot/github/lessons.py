@@ -147,7 +147,8 @@ def described(desk: Desk) -> tuple[list[Learned], list[Conflict]] | None:
         new = tuple(finding for finding in card.findings if finding not in known)
         if new:
             found.append(Learned(card_id, new))
-    unmerged = filter(branch.is_plain, sorted(branch.folder.rglob(f"*{UNMERGED}")))
+    beside = [*branch.folder.rglob(f"*{UNMERGED}"), *branch.folder.glob(kept.BESIDE)]
+    unmerged = filter(branch.is_plain, sorted(beside))
     return found, [branch.conflict(path) for path in unmerged]
 
 
@@ -204,6 +205,10 @@ class _Shelf:
         ours = _text(path)
         first, _, _ = ours.partition("\n")
         reason = first.removeprefix(_REASON) if first.startswith(_REASON) else "not merged"
+        if path.match(kept.BESIDE):
+            memory = self.folder / MEMORY_FILE
+            theirs = _text(memory) if self.is_plain(memory) else None
+            return Conflict("memory", path.relative_to(self.root).as_posix(), reason, ours, theirs)
         named = _OURS.fullmatch(path.name)
         card = named[1] if named else path.name.removesuffix(UNMERGED)
         hurt = self._hurt(card)
@@ -263,19 +268,33 @@ def _memory(bare: Path, stored: Stored | None, path: str) -> Memory:
 def _remembered(desk: Desk, commit: str) -> dict[str, bytes]:
     """Return the memory that a commit brought, on top of the one on the branch; empty for none.
 
-    One on the branch that is no memory any more is left to a person, and ours is not kept.
+    Where the one on the branch is no memory any more it is left to a person, and ours lies beside it,
+    as a run leaves it that finds that out itself.
     """
     found = changes(desk.bare, f"{commit}^", commit)
+    beside = [c for c in found if c.new is not None and _lies_beside(desk, c.path)]
+    files = {PurePosixPath(c.path).name: _beside(desk.bare, c) for c in beside}
     change = next((c for c in found if c.path == desk.memory), None)
     if change is None or change.new is None:
-        return {}
+        return files
     ours = _memory(desk.bare, change.new, change.path)
     before = _memory(desk.bare, change.old, change.path)
-    try:
-        name, content = kept.file_for(kept.current(desk.stack, desk.out, ours, before))
-    except YamlError:
-        return {}
-    return {name: content}
+    run = _run_of(desk.bare, commit)
+    now = kept.files(desk.stack, desk.out, ours, loaded=before, run=run, secrets=())
+    return {**files, **now}
+
+
+def _lies_beside(desk: Desk, path: str) -> bool:
+    """Whether a path is that of a memory that could not be put into the one there was."""
+    place = PurePosixPath(path)
+    return place.parent == PurePosixPath(desk.folder) and place.match(kept.BESIDE)
+
+
+def _beside(bare: Path, change: Change) -> bytes:
+    """Return such a file as it is; raises InvalidInput where it is no memory."""
+    _memory(bare, change.new, change.path)
+    stored = change.new.name if change.new is not None else ""
+    return git.git(bare, "cat-file", "blob", stored).encode("utf-8", "surrogateescape")
 
 
 def _run_of(bare: Path, commit: str) -> str:

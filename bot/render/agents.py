@@ -85,11 +85,12 @@ SUSPICIONS: Mapping[str, str] = {  # by code; one that is not known is shown as 
     "role_marker": "looks like another speaker's turn",
     "hidden_characters": "holds characters that nobody sees",
     "asks_for_secret": "asks for a secret",
+    "asks_for_more": "asks for limits or tools of its own",
 }
 _SIGNS = "What its author named beforehand as signs that the change runs:"
 _SEEN = (
-    "Refused: what an agent asked of a tool, or wrote, and was not let do. Seen: text that reached "
-    "an agent and reads as if it were meant to steer one; it was handed over as a quotation."
+    "Refused: what an agent asked of a tool, or wrote, and was not let do. Seen: text that reads as if "
+    "it were meant to steer an agent; where it was handed over, it was so as a quotation."
 )
 _YIELDS = (
     "No candidate: what ended before a trial. Tokens: all of them, those read from cache too; a dash "

@@ -18,12 +18,10 @@ from layers.errors import InvalidInput, Location
 from layers.loop.instruments import Instruments, Live
 from layers.loop.proposing import Proposer
 from layers.manifest import MANIFEST_PATH, Manifest, SandboxMode
-from layers.record.results_folder import TRANSCRIPTS
+from layers.record.results_folder import LEDGER, TRANSCRIPTS
 from layers.sandbox.box import Sandbox
 from layers.session import RunOptions
 from layers.shards import Shard
-
-LEDGER = "spend.jsonl"
 
 
 def open_proposers(

@@ -34,7 +34,8 @@ What must be as it was: the version of fvec and its code, commit, manifest, traf
 options, seed, cards and machine; and the branches that the run made. Else a `JournalMismatch`
 says what differs, and nothing is touched.
 
-The budget of time is that of all processes together; what lies between them does not count.
+The budget of time is that of all processes together; what lies between them does not count. A write
+that was killed counts up to the last line that its author's ledger has of it.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ import hashlib
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from importlib import metadata
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -80,8 +83,11 @@ _ENGINE_PREFIX = "fvec:"  # of the names of our own code among an evaluator's fi
 class Earlier:
     """The answers of the processes that worked on a run before, each given once, in order."""
 
-    def __init__(self, entries: Sequence[Entry], path: Path) -> None:
-        """Take the entries of the journal at `path`. JournalMismatch for one that is not ours."""
+    def __init__(self, entries: Sequence[Entry], path: Path, worked: Sequence[str] = ()) -> None:
+        """Take the entries of the journal at `path`. JournalMismatch for one that is not ours.
+
+        `worked` are moments at which an author worked, in the same form: see `worked_at`.
+        """
         self._path = path
         self._queues: dict[str, deque[object]] = defaultdict(deque)
         for entry in entries:
@@ -95,7 +101,7 @@ class Earlier:
             raise self.mismatch("the journal does not begin with run_started", entries[0])
         self.head = self._read(entries[0], Head) if entries else None
         self.lives = 1 + sum(entry.kind == RESUMED for entry in entries) if entries else 0
-        self.spent_s = sum(_lives_s(entries))
+        self.spent_s = sum(_lives_s(entries, worked))
         self._cut = list(_cut(entries))
 
     def take(self, kind: str, model: type[_R]) -> _R | None:
@@ -309,17 +315,35 @@ def _cut(entries: Sequence[Entry]) -> Iterator[int]:
         yield n
 
 
-def _lives_s(entries: Sequence[Entry]) -> Iterator[float]:
-    """Yield the seconds from the first to the last entry of each process."""
-    first = last = None
+def _lives_s(entries: Sequence[Entry], worked: Sequence[str]) -> Iterator[float]:
+    """Yield the seconds of each process, from its first entry to the last that is known of it.
+
+    That is its last entry, or a moment after it at which an author worked: who is killed while one
+    writes leaves nothing else.
+    """
+    lives: list[list[datetime]] = []
     for entry in entries:
-        if entry.kind == RESUMED and first is not None and last is not None:
-            yield (last - first).total_seconds()
-            first = None
-        last = datetime.fromisoformat(entry.at)
-        first = first or last
-    if first is not None and last is not None:
-        yield (last - first).total_seconds()
+        if entry.kind == RESUMED or not lives:
+            lives.append([])
+        lives[-1].append(datetime.fromisoformat(entry.at))
+    moments = [datetime.fromisoformat(at) for at in worked]
+    for life, after in zip_longest(lives, lives[1:]):
+        known = [at for at in moments if at >= life[-1] and (after is None or at < after[0])]
+        yield (max([life[-1], *known]) - life[0]).total_seconds()
+
+
+def worked_at(ledger: Path) -> list[str]:
+    """Return the moments at which an author's ledger counts time that was worked up to them.
+
+    Empty where there is none, or it cannot be read: whoever opens it says so.
+    """
+    found: list[str] = []
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        for line in ledger.read_bytes().splitlines():
+            told = json.loads(line)
+            if told["worked_s"] > 0:  # not what a later process makes good
+                found.append(datetime.fromisoformat(told["at"]).isoformat())
+    return found
 
 
 def _plain(head: Head) -> dict[str, Any]:

@@ -55,6 +55,7 @@ from layers.record.answers import (
 )
 from layers.record.journal import Journal
 from layers.record.publishing import Publisher
+from layers.record.results_folder import LEDGER, TRANSCRIPTS
 from layers.repository import git
 from layers.session import RunOptions
 
@@ -93,7 +94,8 @@ class Course:
         """Find out whether an earlier process worked on this run, and go on as it if so."""
         self.stack = self.instruments.stack
         entries = self.journal.entries
-        self.earlier = Earlier(entries, self.journal.path)
+        worked = resume.worked_at(self.instruments.out / TRANSCRIPTS / LEDGER)
+        self.earlier = Earlier(entries, self.journal.path, worked)
         self.branches = Branches(self.stack, self.journal, self.earlier, self._worktrees)
         recorded = self.earlier.head
         tip = recorded.knowledge_tip if recorded else learning.knowledge_tip(self.stack)
@@ -410,6 +412,10 @@ class Course:
                     self.events.note(f"the cards could not be refined: {error.message}")
         for problem in record.problems:
             self.events.note(f"a card could not take its findings: {problem}")
+        beside = [f"{name}: {_first_words(text)}" for name, text in kept.items() if _unmerged(name)]
+        for problem in beside:
+            self.events.note(f"what agents remember is kept beside: {problem}")
+        record = record.model_copy(update={"problems": [*record.problems, *beside]})
         self.journal.append("knowledge", record)
 
     def _refined(self) -> KnowledgeRecord | None:
@@ -436,3 +442,13 @@ def _opened(pulls: Sequence[PullRequestRecord]) -> str:
     if not pulls:
         return "no pull request"
     return f"{len(pulls)} pull request{'s' if len(pulls) > 1 else ''}"
+
+
+def _unmerged(name: str) -> bool:
+    """Whether a file that is kept lies beside the one that it could not be put into."""
+    return name.endswith(".unmerged")
+
+
+def _first_words(text: bytes) -> str:
+    """Return the first line of a file that is kept, which says why it is there."""
+    return text.decode("utf-8", "replace").partition("\n")[0].lstrip("# ")

@@ -25,6 +25,7 @@ from layers.repository import git
 
 MARKER = ".fvec-results"
 TRANSCRIPTS = "transcripts"  # of agents, with what they spent
+LEDGER = "spend.jsonl"  # in it: a line for each call, and for time that authors worked
 WORKSPACES = "workspaces"  # of agents: copies to work in, which a killed run leaves
 CLEARED = ("load", "logs", "profiles", TRANSCRIPTS, WORKSPACES, "worktrees")
 RESTARTED = ("load", WORKSPACES, "worktrees")  # of these a resumed run makes its own

@@ -380,15 +380,25 @@ def test_what_agents_of_two_runs_remember_is_kept_together(
     assert subjects == ["Refine 1 card from run run-2", "Refine 1 card from run run-1"]
 
 
-def test_a_memory_that_a_person_broke_is_left_to_them(stack, remote, repository, tmp_path) -> None:
+def test_a_memory_that_a_person_broke_is_left_to_them_with_ours_beside(
+    stack, remote, repository, tmp_path
+) -> None:
     first, second = (checkout_of(remote, tmp_path / name) for name in ("first", "second"))
     remember(first, "run-1", "sort-less")
     remember(second, "run-2", "fewer-threads")
     publish(first, remote, repository)
     broken = f"{text(stack, MEMORY)}oops: 1\n"
     stack.commit({MEMORY: broken}, branch=KNOWLEDGE, login="maintainer")
-    publish(second, remote, repository)
+    told = publish(second, remote, repository)
     assert text(stack, MEMORY) == broken
+    beside = "knowledge/memory-run-2.unmerged"
+    ours = text(stack, beside)
+    assert ours.startswith(f"# not merged: {KNOWLEDGE}:{MEMORY}:")
+    assert [issue.id for issue in parsed(ours, Path("memory")).issues] == ["fewer-threads"]
+    (conflict,) = told.conflicts
+    assert (conflict.card, conflict.path) == ("memory", beside)
+    assert (conflict.ours, conflict.theirs) == (ours, broken)
+    assert publish(second, remote, repository).state == "unchanged"
 
 
 def test_a_memory_that_is_none_is_not_published(stack, remote, repository, tmp_path) -> None:

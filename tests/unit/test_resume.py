@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from layers.agent_settings import BudgetSection
+from layers.agents.service.budget import Purse, Usage
 from layers.errors import JournalMismatch, Location
-from layers.loop.resume import Earlier, refined_since
+from layers.loop.resume import Earlier, refined_since, worked_at
 from layers.record.answers import Budget, CommitAnswer, CommitIntent
 from layers.record.journal import Entry
 from layers.repository.stack import Stack
+from layers.story import Role
 from tests.render_fixture import run_report
 from tests.survival.world import git
 
@@ -76,6 +80,31 @@ def test_the_time_of_all_processes_counts_and_what_lies_between_does_not():
     later = [Entry(e.seq + 1, at(e.seq + 40), e.kind, e.data) for e in rest]
     assert Earlier([*first, *later], PATH).spent_s == 1.0 + 1.0
     assert Earlier([*first, *later], PATH).lives == 2
+
+
+def test_a_write_that_was_killed_counts_up_to_the_last_that_is_known_of_it():
+    first, rest = entries(("sampled", "a")), entries(RESUMED, ("sampled", "b"))[1:]
+    later = [Entry(e.seq + 1, at(e.seq + 40), e.kind, e.data) for e in rest]
+    worked = [at(0), at(5), at(31), at(50)]  # the last process began at second 41
+    assert Earlier([*first, *later], PATH, worked).spent_s == 31.0 + 9.0
+    assert Earlier(first, PATH, worked[:3]).spent_s == 31.0
+    assert Earlier([], PATH, worked).spent_s == 0.0
+
+
+def test_the_moments_of_work_are_those_at_which_time_was_counted(tmp_path):
+    ledger, now = tmp_path / "spend.jsonl", [0.0]
+    assert worked_at(ledger) == []
+    purse = Purse(ledger, BudgetSection(), clock=lambda: now[0])
+    with purse.working():
+        now[0] += 5.0
+        purse.promise(Role.PLANNER, Usage(input_tokens=1), None)
+    (moment,) = worked_at(ledger)
+    assert datetime.fromisoformat(moment).tzinfo is not None
+    Purse(ledger, BudgetSection())  # a later process counts the call that was cut off, and no time
+    assert worked_at(ledger) == [moment]
+    with ledger.open("ab") as file:
+        file.write(b'{"kind": "wor')
+    assert worked_at(ledger) == [moment]
 
 
 @pytest.mark.parametrize(

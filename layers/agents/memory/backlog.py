@@ -116,6 +116,7 @@ REASONS: Mapping[Kind, frozenset[str]] = {
             "nothing_compared",
             "no_referee",
             "requests_not_new",
+            "memory_undecided",
             "metric_undecided",
             "too_few_answers",
             "too_few_requests",
