@@ -156,7 +156,7 @@ def _checked_out(path: Path, commit: str) -> Iterator[tuple[Path, SandboxMode]]:
             raise InvalidInput(
                 f"the evidence is about commit {commit[:12]}, which {path} does not have",
                 hint="name the stack's checkout with --stack, and fetch the branch that the pull "
-                "request is based on",
+                "request is based on, with its history (`git fetch --unshallow`)",
             ) from error
         _check_history(stack, commit)
         yield stack.worktree(commit, Path(folder)), stack.manifest.sandbox.mode
@@ -170,7 +170,8 @@ def _check_history(stack: Stack, commit: str) -> None:
         raise InvalidInput(
             f"the evidence is about commit {commit[:12]}, which the checked-out "
             f"{stack.commit[:12]} does not build on",
-            hint="check out the branch that the pull request is based on, if you trust it",
+            hint="check out the branch that the pull request is based on, if you trust it; a shallow "
+            "clone does not know what it builds on: `git fetch --unshallow`",
         ) from error
 
 

@@ -27,7 +27,15 @@ _SETTINGS = {
     "core.autocrlf": "false",
     "core.quotePath": "false",
     "commit.gpgSign": "false",
+    # A patch is the same whoever makes it, and `git apply` takes it.
     "diff.external": "",
+    "diff.context": "3",
+    "diff.interHunkContext": "0",
+    "diff.algorithm": "default",
+    "diff.indentHeuristic": "true",
+    "diff.orderFile": os.devnull,
+    "diff.submodule": "short",
+    "diff.suppressBlankEmpty": "false",
     "gc.auto": "0",
     "protocol.allow": "never",  # nothing here talks to another repository
     # Nor does git-lfs, whose address a candidate could name: objects that are here are served.

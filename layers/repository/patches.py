@@ -20,7 +20,6 @@ from layers.repository.diffs import Hunk, Section, sections
 MOST_BYTES = 8 * 2**20
 MOST_FILES = 1000
 MODES = frozenset({"000000", "100644", "100755"})  # absent, file, executable file
-# They decide what git does in a repository, or how it writes and shows files.
 _MISPLACED = re.compile(r"patch failed: (?P<path>.*):(?P<line>\d+)$", re.MULTILINE)
 _REGENERATE = "make it with `git diff --binary BASE` on top of the commit that is judged, {commit}"
 

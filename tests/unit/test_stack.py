@@ -259,6 +259,34 @@ def test_the_same_edit_is_the_same_commit_and_an_empty_one_has_no_patch(
         assert patch == ""
 
 
+def test_a_patch_is_the_same_whatever_the_users_settings(
+    tiny_repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"line {n}\n" if n % 3 else "\n" for n in range(40)]
+    (tiny_repo / "long.txt").write_text("".join(lines))
+    commit_all(tiny_repo)
+    lines[20:22] = ["other\n", "\n", "\n", "other\n"]
+    change = edit({"long.txt": "".join(lines).encode(), "a": b"1", "b": b"\n"})
+    patches = set()
+    for settings in (
+        "",
+        "[diff]\n\tcontext = 0\n",
+        "[diff]\n\tnoprefix = true\n\talgorithm = patience\n\tindentHeuristic = false\n",
+        "[diff]\n\tinterHunkContext = 30\n\tsuppressBlankEmpty = true\n\tcontext = 9\n",
+        f"[diff]\n\torderFile = {tmp_path / 'order'}\n\tmnemonicPrefix = true\n",
+    ):
+        home = tmp_path / f"home-{len(settings)}"
+        home.mkdir()
+        (home / ".gitconfig").write_text(settings)
+        (tmp_path / "order").write_text("long.txt\n")
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+        with Stack.open(tiny_repo) as stack:
+            patches.add(stack.commit_edit(stack.commit, "fvec/x", change, tmp_path / "r")[1])
+    assert len(patches) == 1
+    assert "diff --git a/a b/a" in patches.pop()
+
+
 @pytest.mark.parametrize(
     ("attributes", "content"),
     [
