@@ -24,7 +24,7 @@ def is_added(node: cst.CSTNode) -> bool:
 @cache
 def _docstrings() -> frozenset[str]:
     folder = Path(__file__).parent / "codemods"
-    texts = (path.read_text() for path in sorted(folder.rglob("*.py")))
+    texts = (path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py")))
     return frozenset(doc for text in texts for code in _codes(text) for doc in _documented(code))
 
 

@@ -49,7 +49,7 @@ def measure(package: Path, stack: StackView, seed: int) -> LocalGain | None:
     env = scrubbed_environment(home=folder) | ONE_THREAD
     command = Command(argv, folder, env, _TIMEOUT_S)
     run_logged(command, folder / "bench.log", "the comparison of string conversions")
-    gain = summarise(json.loads((folder / "cpu_s.json").read_text()))
+    gain = summarise(json.loads((folder / "cpu_s.json").read_text(encoding="utf-8")))
     shutil.rmtree(folder)
     return gain
 
