@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from layers.session import RunOptions
 
 KNOWLEDGE_BRANCH = "fvec/knowledge"
+_CARDS = "every YAML file below the folder `knowledge` of the manifest is read as a card"
 
 
 class Opened(Protocol):
@@ -92,7 +93,9 @@ def cards(session: Opened, cookbook: Path | None, tip: str | None) -> Cards:
         except YamlError as error:
             depth = len(PurePosixPath(session.stack.manifest.knowledge).parts)
             root = folders[-1].parents[depth - 1] if tip is not None else None
-            raise YamlError.of([_on_branch(p, root) for p in error.problems]) from error
+            first, *others = (_on_branch(p, root) for p in error.problems)
+            hint = f"{first.hint}; {_CARDS}" if first.hint else _CARDS
+            raise YamlError.of([replace(first, hint=hint), *others]) from error
     if not cookbook.is_dir():
         raise InvalidInput(
             f"{cookbook} is not a folder", hint="--cookbook DIR holds cookbook cards"

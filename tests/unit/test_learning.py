@@ -198,6 +198,18 @@ def test_a_half_written_card_is_named_on_its_branch_before_anything_is_measured(
     assert caught.value.line is not None
 
 
+def test_a_file_of_the_repositorys_own_that_is_no_card_is_told_why_it_is_read(tiny_repo, tmp_path):
+    other = tiny_repo / "knowledge" / "questions.yml"
+    other.parent.mkdir()
+    other.write_text("what: is fvec?\n")
+    run_git(tiny_repo, "add", "--all")
+    run_git(tiny_repo, "commit", "--quiet", "--message", "Keep what we know")
+    with Stack.open(tiny_repo) as stack, pytest.raises(YamlError, match="kind: is missing") as told:
+        learning.cards(Opened(stack, tmp_path / "out"), None, learning.knowledge_tip(stack))
+    assert told.value.path == other
+    assert "`knowledge` of the manifest" in (told.value.hint or "")
+
+
 def test_a_card_half_written_meanwhile_hinders_no_other_and_loses_nothing(tiny_repo, tmp_path):
     half_written(tiny_repo, tmp_path)
     before = run_git(tiny_repo, "show", f"{BRANCH}:{CARD}")
