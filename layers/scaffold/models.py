@@ -169,16 +169,18 @@ def _configuration(checkout: Checkout, folder: str) -> tuple[Message | None, str
     if not checkout.has(path):
         return None, None
     try:
-        text = pbtxt.decode(checkout.data(path), Path(path))
-        return pbtxt.parse(text, Path(path)).message, None
+        data = checkout.data(path)
     except InvalidInput as error:
-        reason = error.message.removeprefix(f"{path}:")
-        text = checkout.data(path).decode("utf-8", "replace") if "larger" not in reason else ""
+        return None, error.message.removeprefix(f"{path}: ")
+    try:
+        return pbtxt.parse(pbtxt.decode(data, Path(path)), Path(path)).message, None
+    except InvalidInput as error:
+        text = data.decode("utf-8", "replace")
         mark = _PLACEHOLDER.search(text)
         if mark:
             line = text.count("\n", 0, mark.start()) + 1
             return None, f"a template, to be filled in: line {line} has {mark.group()!r}"
-        return None, reason
+        return None, error.message.removeprefix(f"{path}:")
 
 
 def _source(checkout: Checkout, folder: str) -> tuple[Source, list[Skipped]]:

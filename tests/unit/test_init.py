@@ -9,7 +9,7 @@ import pytest
 from bot.commands import config
 from layers.errors import InvalidInput
 from layers.manifest import Manifest
-from layers.scaffold import plan
+from layers.scaffold import checkout, models, plan
 from layers.scaffold.checkout import Skipped
 from layers.scaffold.entry import Certainty
 from tests.init_repositories import ensemble, model, put, python_model
@@ -52,6 +52,19 @@ def test_an_ensemble_that_nobody_calls_is_the_entry(tmp_path):
     )  # fmt: skip
     assert read.stack.build[0].run == ["python", "traffic/synthetic.py"]
     assert read.stack.build[0].outputs == [read.traffic.requests, read.traffic.arrivals]
+
+
+def test_a_configuration_that_cannot_be_read_costs_its_model_alone(tmp_path):
+    tree = checkout.walk(put(tmp_path, {**python_model("a"), **python_model("b")}))
+    (tmp_path / "models" / "a" / "config.pbtxt").unlink()  # as one without the right to read it
+    found, skipped = models.find(tree)
+    assert [(model.name, model.readable) for model in found[0].models] == [
+        ("a", False),
+        ("b", True),
+    ]
+    assert skipped == [
+        Skipped("models/a/config.pbtxt", "cannot be read: No such file or directory")
+    ]
 
 
 def test_nothing_but_new_files_is_written(tmp_path):
