@@ -115,6 +115,7 @@ class Session:
 
     def ground(self) -> Ground:
         """Return what this run's findings are made on."""
+        usable = len(os.sched_getaffinity(0))
         versions = {"triton": self.env.version}
         versions |= {
             name: version
@@ -125,7 +126,7 @@ class Session:
             date=date.fromisoformat(self.started_at[:10]),
             stack=self.stack.name,
             commit=self.stack.commit,
-            hardware=f"{self.environment.cpu}, {len(self.environment.server_cpus) or 'all'} CPU",
+            hardware=f"{self.environment.cpu}, {len(self.environment.server_cpus) or usable} CPU",
             versions=versions,
             workload=self.traffic.digest[:12],
             run=self.run_id,

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from types import SimpleNamespace
 
 from layers.record.environment_record import hardware
+from layers.session import Session
+
+
+def test_findings_are_made_on_as_many_cores_as_the_server_may_use(tmp_path):
+    env = SimpleNamespace(version="2.69.0", site_packages=tmp_path)
+    stack = SimpleNamespace(name="tiny", commit="c" * 40, code=dict)
+    traffic = SimpleNamespace(digest="0123456789abcdef")
+    usable = len(os.sched_getaffinity(0))
+    for pinned, said in (([0], "1 CPU"), ([], f"{usable} CPU")):
+        environment = hardware(env, server_cpus=pinned)
+        at = "2026-01-02T03:04:05+00:00"
+        session = Session(stack, None, env, environment, traffic, None, Path("out"), at, "run")
+        assert session.ground().hardware == f"{environment.cpu}, {said}"
 
 
 def test_what_a_cut_short_installation_left_is_no_package(tmp_path):
