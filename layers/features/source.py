@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 import libcst as cst
@@ -14,7 +15,6 @@ from libcst.metadata import (
     BuiltinAssignment,
     GlobalScope,
     MetadataWrapper,
-    ParentNodeProvider,
     PositionProvider,
     Scope,
     ScopeProvider,
@@ -38,11 +38,12 @@ class UnreadableError(Exception):
         self.line = line
 
 
+@lru_cache(maxsize=8)  # every codemod of the table asks for the same few files
 def read(text: str) -> Source:
     """Parse a file; raises UnreadableError whatever is wrong with it.
 
     CPython's parser reads it first: it refuses deep nesting, which would overflow the stack of
-    the native parser below libcst and end this process.
+    the native parser below libcst and end this process. The last few are kept: nothing edits one.
     """
     try:
         ast.parse(text)
@@ -61,12 +62,12 @@ class Source:
         wrapper = MetadataWrapper(cst.parse_module(text))
         self.module = wrapper.module
         self._text = re.split(r"\r\n?|\n", self.module.code)
-        self._parents: Mapping[cst.CSTNode, cst.CSTNode] = wrapper.resolve(ParentNodeProvider)
         self._positions = wrapper.resolve(PositionProvider)
         self._scopes: Mapping[cst.CSTNode, Scope | None] = wrapper.resolve(ScopeProvider)
         collector = _Collector()
         self.module.visit(collector)
         self.nodes: Sequence[cst.CSTNode] = collector.nodes  # without those that a codemod added
+        self._parents: Mapping[cst.CSTNode, cst.CSTNode] = collector.parents
         self.identifiers = frozenset(collector.names)
         self._captured = frozenset(collector.captured)
 
@@ -158,17 +159,22 @@ class Source:
 
 
 class _Collector(cst.CSTVisitor):
-    """Lists all nodes in order of appearance, and names, also of what a codemod added."""
+    """Lists all nodes in order, and their parents and names, also of what a codemod added."""
 
     def __init__(self) -> None:
         super().__init__()
         self.nodes: list[cst.CSTNode] = []
         self.names: set[str] = set()
+        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self.captured: set[str] = set()  # by patterns of a match statement
+        self._open: list[cst.CSTNode] = []  # from the module down to where we are
         self._added: cst.CSTNode | None = None
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         """Keep every node, and go on to its children."""
+        if self._open:
+            self.parents[node] = self._open[-1]
+        self._open.append(node)
         if self._added is None and is_added(node):
             self._added = node
         if self._added is None:
@@ -181,7 +187,8 @@ class _Collector(cst.CSTVisitor):
         return True
 
     def on_leave(self, original_node: cst.CSTNode) -> None:
-        """Note where what a codemod added ends."""
+        """Note where a node ends, and where what a codemod added does."""
+        self._open.pop()
         if original_node is self._added:
             self._added = None
 
