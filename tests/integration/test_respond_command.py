@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bot import cli
+from bot.github import api
 from bot.jobs import actions, measuring, serving
 from tests.github.recorded_results import FIRST, Ran
 from tests.github_jobs import Bot, changes, dashboard, judged, verified
@@ -79,6 +80,9 @@ class Workflow:
 
 @pytest.fixture
 def workflow(bot: Bot, tmp_path: Path, monkeypatch, capsys) -> Workflow:
+    """A run of the workflow, without the pauses that keep requests apart."""
+    monkeypatch.setattr(api, "_SECONDS_BETWEEN_REQUESTS", 0)
+    monkeypatch.setattr(api, "_SECONDS_BETWEEN_WRITES", 0)
     folder = tmp_path / "workflow"
     folder.mkdir()
     return Workflow(bot, folder, monkeypatch, capsys)

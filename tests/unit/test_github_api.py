@@ -74,6 +74,17 @@ def test_a_request_carries_token_version_and_name(server: ScriptedServer, api: A
     assert asked.headers["X-GitHub-Api-Version"] == "2022-11-28"
 
 
+def test_requests_are_kept_apart_as_github_advises_unless_told_otherwise(api: Api) -> None:
+    assert kept_apart_s(Api(Auth.Token(TOKEN))) == (0.25, 1.0)
+    assert kept_apart_s(api) == (None, None)
+
+
+def kept_apart_s(api: Api) -> tuple[float | None, float | None]:
+    """Return the seconds between requests, and between writes, as PyGithub was told them."""
+    told = vars(api._requester)
+    return told["_Requester__seconds_between_requests"], told["_Requester__seconds_between_writes"]
+
+
 @pytest.mark.parametrize(
     "broken", [Said(502, "<html>"), Said(500, {}), CUT, Said(200, '{"login": ')]
 )
