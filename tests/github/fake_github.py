@@ -54,6 +54,10 @@ What people do (none of it goes through the API, none of it is in `requests`)
     comment(number, body, *, login="maintainer", created_at=None) -> id;  edit_comment(id, body)
     release(tag, *, target="main", login="owner")
 
+Going back
+    noted() -> put_back                            put_back() brings back git and all else, any number of times;
+                      `requests`, faults and clock go on
+
 What is there now, as REST shows it (list of dict, oldest first)
     branches() -> dict[name, sha]                  refs/heads only
     pulls(); issues() (no pulls); comments(number); check_runs(sha)
@@ -85,6 +89,7 @@ Webhooks, signed, in GitHub's shape
 from __future__ import annotations
 
 import secrets
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -229,6 +234,25 @@ class FakeGitHub(People):
         """Let a token be good until `when`."""
         old = self.world.tokens[token]
         self.world.tokens[token] = type(old)(old.login, old.grants, when)
+
+    def noted(self) -> Callable[[], None]:
+        """Note all that is there; return what puts it back, as often as it is called.
+
+        `requests`, the faults and the clock stay as they are then.
+        """
+        aside = Path(self._folder.name) / f"noted-{secrets.token_hex(4)}"
+        with self.world.lock:
+            shutil.copytree(self.repository, aside, symlinks=True)
+            state, tokens = self.world.noted(), dict(self._tokens)
+
+        def put_back() -> None:
+            with self.world.lock:
+                shutil.rmtree(self.repository)
+                shutil.copytree(aside, self.repository, symlinks=True)
+                self.world.put_back(state)
+                self._tokens = dict(tokens)
+
+        return put_back
 
     # Webhooks
 

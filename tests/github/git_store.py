@@ -10,12 +10,16 @@ from datetime import datetime
 from pathlib import Path
 
 _ZERO = "0" * 40
-_CONFIG = {
-    "http.receivepack": "true",
-    "receive.hideRefs": "refs/pull",  # as on GitHub, nobody pushes to refs/pull/N/head
-    "uploadpack.allowAnySHA1InWant": "true",
-    "gc.auto": "0",
-}
+# As on GitHub, nobody pushes to refs/pull/N/head.
+_CONFIG = """[http]
+    receivepack = true
+[receive]
+    hideRefs = refs/pull
+[uploadpack]
+    allowAnySHA1InWant = true
+[gc]
+    auto = 0
+"""
 # What the host itself refuses: branches listed in `protected`, and workflows changed by an App.
 _UPDATE_HOOK = """#!/bin/sh
 if grep -qxF -- "$1" protected 2>/dev/null; then
@@ -115,9 +119,9 @@ class BareRepository:
     def __init__(self, path: Path, branch: str) -> None:
         self.path = path
         path.mkdir(parents=True)
-        self.text("init", "--quiet", "--bare", f"--initial-branch={branch}", ".")
-        for key, value in _CONFIG.items():
-            self.text("config", key, value)
+        self.text("init", "--quiet", "--bare", "--template=", f"--initial-branch={branch}", ".")
+        with (path / "config").open("a") as config:
+            config.write(_CONFIG)
         hook = path / "hooks" / "update"
         hook.parent.mkdir(exist_ok=True)
         hook.write_text(_UPDATE_HOOK)

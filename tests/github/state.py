@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import secrets
 import threading
@@ -20,6 +21,8 @@ ALL_GRANTS = {
     "metadata": "read",
     "pull_requests": "write",
 }
+_COUNTERS = ("ids", "numbers")
+_NO_STATE = ("git", "lock", "now")
 
 
 @dataclass(slots=True)
@@ -190,6 +193,18 @@ class World:
     def second(self) -> datetime:
         """Return the time, as GitHub tells it: in whole seconds."""
         return self.now().replace(microsecond=0)
+
+    def noted(self) -> dict[str, Any]:
+        """Return a copy of all that is remembered here, for `put_back`."""
+        state = {name: value for name, value in vars(self).items() if name not in _NO_STATE}
+        noted = copy.deepcopy({**state, **{name: next(state[name]) for name in _COUNTERS}})
+        self.put_back(noted)  # what the counters gave is still the next
+        return noted
+
+    def put_back(self, noted: dict[str, Any]) -> None:
+        """Remember what was noted, and nothing else."""
+        for name, value in copy.deepcopy(noted).items():
+            setattr(self, name, itertools.count(value) if name in _COUNTERS else value)
 
     def add_user(self, login: str, permission: str, kind: Literal["User", "Bot"] = "User") -> User:
         """Add an account, or change what it may do."""

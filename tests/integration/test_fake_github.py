@@ -309,3 +309,31 @@ def test_a_push_can_be_lost_after_it_was_done(fake, tmp_path):
 
     assert done.returncode != 0
     assert fake.sha(BRANCH) == commit
+
+
+# --- going back ------------------------------------------------------------------------------
+
+
+def test_what_was_noted_is_put_back_each_time(fake, tmp_path):
+    number = fake.open_pull(BRANCH, files={"a.py": "a = 1\n"})
+    first = fake.comment(number, "before")
+    before, put_back = shown(fake, number), fake.noted()
+    made = []
+    for folder in (tmp_path / "once", tmp_path / "again"):
+        folder.mkdir()
+        work = cloned(fake, folder)
+        committed(work, "a.py", "a = 2\n")
+        head = f"HEAD:refs/heads/{BRANCH}"
+        pushed = git(work, "push", "--force", "origin", head, token=fake.token)
+        assert pushed.returncode == 0, pushed.stderr
+        fake.edit_comment(first, "edited")
+        made.append((fake.comment(number, "after"), fake.open_issue("after")))
+        assert shown(fake, number) != before
+        put_back()
+        assert shown(fake, number) == before
+    assert made[0] == made[1]  # the same numbers are given again
+
+
+def shown(fake, number):
+    """What people see: branches, pull requests with their heads, issues and comments."""
+    return fake.branches(), fake.pulls(), fake.issues(), fake.comments(number)

@@ -1,6 +1,7 @@
 """A job killed after any write or push, and done again: one of everything, and nothing twice."""
 
 import re
+import shutil
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -151,22 +152,35 @@ def sampled(writes: int) -> list[int]:
 
 def try_kills(fresh, prepare: Prepared, chosen: Callable[[int], Iterable[int]]) -> None:
     with FakeGitHub() as fake:
-        bot = fresh(fake, "uncut")
+        bot = fresh(fake, "work")
         context = prepare(bot)
+        put_back = noted(bot)
         before = len(fake.writes)
         ended = perform(context())
         expected, writes = without_addresses(left(bot)), len(fake.writes) - before
-    assert 0 < writes < MOST_WRITES
-    for nth in chosen(writes):
-        with FakeGitHub() as fake:
-            bot = fresh(fake, f"cut-{nth}")
-            context = prepare(bot)
+        assert 0 < writes < MOST_WRITES
+        for nth in chosen(writes):
+            put_back()
             assert kill(bot, context, nth), f"the job has no write {nth}"
             again = perform(context())
             assert (nth, comparable(again)) == (nth, comparable(ended))
             seen = without_addresses(left(bot))
             differs = {k: (seen[k], expected[k]) for k in expected if seen[k] != expected[k]}
             assert (nth, differs) == (nth, {})
+
+
+def noted(bot: Bot) -> Callable[[], None]:
+    """Note what is at GitHub and in the bot's own folder; return what puts it back."""
+    github, aside = bot.fake.noted(), bot.work.with_name(f"{bot.work.name}-noted")
+    bot.work.mkdir(exist_ok=True)
+    shutil.copytree(bot.work, aside, symlinks=True)
+
+    def put_back() -> None:
+        github()
+        shutil.rmtree(bot.work)
+        shutil.copytree(aside, bot.work, symlinks=True)
+
+    return put_back
 
 
 def kill(bot: Bot, context: Callable[[], Context], nth: int) -> bool:

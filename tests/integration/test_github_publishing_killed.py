@@ -77,13 +77,13 @@ def test_killed_after_any_write_and_repeated_there_is_one_of_each(ran: Ran) -> N
     ran.keep(1)
     with FakeGitHub() as fake:
         push_base(fake, ran)
+        put_back = fake.noted()
         writes = life(ran, fake)
         uncut = state(fake)
-    assert [len(uncut["pulls"]), len(uncut["pulls"][0]["checks"])] == [1, 1]
-    assert writes > 15
-    for at in range(1, writes + 1):
-        with FakeGitHub() as fake:
-            push_base(fake, ran)
+        assert [len(uncut["pulls"]), len(uncut["pulls"][0]["checks"])] == [1, 1]
+        assert writes > 15
+        for at in range(1, writes + 1):
+            put_back()
             life(ran, fake, at)
             life(ran, fake)
             assert state(fake) == uncut, f"killed after write {at}"
@@ -98,16 +98,15 @@ def test_killed_while_superseding_and_repeated_there_is_one_of_each(
     with FakeGitHub() as fake:
         push_base(fake, ran)
         life(ran, fake)
+        put_back = fake.noted()
         writes = life(newer, fake)
         uncut = state(fake)
-    assert [(p["state"], len(p["comments"])) for p in uncut["pulls"]] == [
-        ("closed", 1),
-        ("open", 0),
-    ]
-    for at in range(writes - 13, writes):  # from the pull request on
-        with FakeGitHub() as fake:
-            push_base(fake, ran)
-            life(ran, fake)
+        assert [(p["state"], len(p["comments"])) for p in uncut["pulls"]] == [
+            ("closed", 1),
+            ("open", 0),
+        ]
+        for at in range(writes - 13, writes):  # from the pull request on
+            put_back()
             life(newer, fake, at)
             life(newer, fake)
             assert state(fake) == uncut, f"killed after write {at}"
@@ -137,12 +136,12 @@ def test_an_answer_lost_after_any_write_leads_to_one_of_each(ran: Ran) -> None:
     ran.keep(1)
     with FakeGitHub() as fake:
         push_base(fake, ran)
+        put_back = fake.noted()
         publish(ran, fake)
         writes = [exchange for exchange in fake.writes if not exchange.is_git]
         uncut = state(fake)
-    for nth in range(1, len(writes) + 1):
-        with FakeGitHub() as fake:
-            push_base(fake, ran)
+        for nth in range(1, len(writes) + 1):
+            put_back()
             fault = fake.faults.add("502 after", nth=nth)
             publish(ran, fake)
             assert fault.hits == 1
