@@ -1,9 +1,10 @@
 """Processes that run `fvec run` over a recording and are killed at a chosen moment.
 
 A life is a fork of this process, with everything imported: the command line runs in it as it does
-in a process of its own. What only computes (layers on the same source, plots of the same numbers)
-was worked out before the fork, by the product's own code, and is remembered. A life is killed by SIGKILL: at the n-th of the moments at which it touches
-anything outside itself, by its own hand, or after some time, by ours.
+in a process of its own. What only computes (layers on the same source, plots of the same numbers,
+trees of the same YAML) was worked out before the fork, by the product's own code, and is remembered.
+A life is killed by SIGKILL: at the n-th of the moments at which it touches anything outside itself,
+by its own hand, or after some time, by ours.
 
 The moments: before, in the middle of and after every line of the journal; before every file of its
 repository or results that is opened for writing, renamed, removed or locked, every folder that is
@@ -25,6 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from pydantic import BaseModel
@@ -32,6 +34,7 @@ from pydantic import BaseModel
 from bot import cli, results
 from bot.publishing.local import open_local
 from bot.render import plots
+from knowledge import refine, yamlfile, yamltree
 from layers.agents.opening import open_proposers
 from layers.base import COOKBOOK, LayerName
 from layers.events import Silent
@@ -129,23 +132,32 @@ def preload(
     proposers: tuple[str, ...] = (COOKBOOK,),
     opened: Opener | None = None,
     authors: ProposersOpener = open_proposers,
+    begin: Callable[[Path], object] = lambda root: None,
 ) -> None:
-    """Import, and have the layers work out, what lives need; by one run in this process."""
+    """Import, and have the layers work out, what lives need; by one run in this process.
+
+    `begin` does to the repository what is done before the lives.
+    """
     for name in _PRELOADED:
         importlib.import_module(name)
     root, out = world.repository(folder / "ads"), folder / "out"
+    begin(root)
     options = RunOptions(out, None, None, 0, None, open_local, proposers=proposers)
     with pytest.MonkeyPatch.context() as patch:
-        for name, function in _remembering_plots().items():
-            patch.setattr(plots, name, function)
+        for module, name, function in _remembering_functions():
+            patch.setattr(module, name, function)
         instruments_of = opened or opener(_recording())
         report = run(root, options, Silent(), _remembering(), instruments_of, authors)
         results.write(out, report)
 
 
-def _remembering_plots() -> dict[str, Callable[..., object]]:
-    """Return what draws plots, remembering those of equal evidence."""
-    return {name: _kept(name, getattr(plots, name)) for name in ("of_evidence", "of_run")}
+def _remembering_functions() -> list[tuple[ModuleType, str, Callable[..., object]]]:
+    """Return what draws plots and reads YAML, remembering those of equal evidence and text."""
+    drawing = ("of_evidence", "of_run")
+    return [
+        *((plots, name, _kept(name, getattr(plots, name))) for name in drawing),
+        *((module, "parse", _parsed) for module in (yamlfile, refine)),
+    ]
 
 
 def _kept(name: str, draw: Callable[..., object]) -> Callable[..., object]:
@@ -156,6 +168,14 @@ def _kept(name: str, draw: Callable[..., object]) -> Callable[..., object]:
         return Remembered.known[key]
 
     return drawn
+
+
+def _parsed(text: str, path: Path) -> object:
+    """Return the tree of a text, which nobody edits; what is wrong with one is worked out anew."""
+    key = f"parse {text}"
+    if key not in Remembered.known:
+        Remembered.known[key] = yamltree.parse(text, path)
+    return Remembered.known[key]
 
 
 @cache
@@ -200,8 +220,8 @@ def _child(argv: list[str], tally: Tally, told: Path, prepare: Callable[[], obje
         instruments.open_live = opener(_recording())
         environment_record.processor = lambda: _recording().environment.cpu
         run.__defaults__ = (_remembering(), None, open_proposers)  # as `run` names them
-        for name, function in _remembering_plots().items():
-            setattr(plots, name, function)
+        for module, name, function in _remembering_functions():
+            setattr(module, name, function)
         if prepare is not None:
             prepare()
         journal.write_all = tally.write_all

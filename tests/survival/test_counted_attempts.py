@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from layers.record.answers import GOES_ON
 from layers.record.journal import read
-from tests.survival import world
+from tests.survival import lives, world
 from tests.survival.test_faults import FIRST, Place, _kill_after
 from tests.survival.test_faults import place as place
 
@@ -47,12 +48,18 @@ def test_a_look_that_ends_a_trial_is_told_with_the_verdict_alone(place):
     assert any(found["looks"][-1]["decision"] == "reject" for found in refused)
 
 
+def taken(root: Path) -> None:
+    """Let a reviewer have the first branch."""
+    world.git(root, "branch", FIRST, "main")
+
+
 @pytest.fixture(scope="module")
 def with_a_refused_branch(tmp_path_factory):
     """What a run leaves that nobody disturbed, where a reviewer has the first branch."""
     folder = tmp_path_factory.mktemp("refused")
+    lives.preload(folder / "before", begin=taken)  # what a life works out is forgotten with it
     whole = Place(folder, world.repository(folder / "ads"), folder / "out", None)
-    world.git(whole.root, "branch", FIRST, "main")
+    taken(whole.root)
     end = whole.run()
     assert end.code == 0, end.said
     return world.outcome(whole.root, whole.out)
@@ -60,7 +67,7 @@ def with_a_refused_branch(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["candidate_refused", "totals"])
 def test_a_run_with_a_refused_branch_goes_on_to_the_same_result(place, with_a_refused_branch, kind):
-    world.git(place.root, "branch", FIRST, "main")
+    taken(place.root)
     place.killed_after(kind)
     end = place.run("--resume")
     assert end.code == 0, end.said
