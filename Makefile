@@ -29,7 +29,7 @@ demo: install
 
 # On all cores what may; then what measures time or fills the machine, one at a time.
 test: install
-	$(VENV)/bin/pytest -n auto --dist loadfile -m "not (alone or live)" tests
+	$(VENV)/bin/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not (alone or live)" tests
 	$(VENV)/bin/pytest -m "alone and not live" tests
 
 check: install

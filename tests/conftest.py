@@ -24,8 +24,22 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
+# Their files take minutes, those of the other folders seconds.
+_LONG = ("survival", "e2e", "integration")
+
 TINY_STACK = Path(__file__).parent / "tiny_stack"
 _UNTRACKED = shutil.ignore_patterns("__pycache__", "*.bin", "*.csv")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put long files first where processes share them: what is handed out last should be short."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    folder = item.path.parent.name
+    return _LONG.index(folder) if folder in _LONG else len(_LONG)
 
 
 def _commit_all(root: Path) -> None:
