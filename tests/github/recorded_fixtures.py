@@ -26,6 +26,7 @@ from tests.survival import world
 from tests.survival.replay import Recording, Remembered, opener
 
 TRIED = {"lookups-one-pass", "native-string-tensors", "dynamic-batching"}
+_DRAWN: dict[str, dict[str, str]] = {}  # plots by their evidence, which is that of one run
 
 
 class Tried(Remembered):
@@ -91,14 +92,13 @@ def github(ran: Ran) -> Iterator[FakeGitHub]:
 @pytest.fixture(scope="module")
 def drawn_once() -> Iterator[None]:
     """Draw the plots of equal evidence once: they are the slow part, and always the same."""
-    known: dict[str, dict[str, str]] = {}
     draw = plots.of_evidence
 
     def remembered(evidence: EvidenceFile) -> dict[str, str]:
         key = evidence.model_dump_json()
-        if key not in known:
-            known[key] = draw(evidence)
-        return known[key]
+        if key not in _DRAWN:
+            _DRAWN[key] = draw(evidence)
+        return _DRAWN[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plots, "of_evidence", remembered)
