@@ -255,6 +255,24 @@ class HypothesisRecord(Record):
     contract: ContractRecord | None = None  # of what an agent wrote
 
 
+class KindCount(Record):
+    """How requests of one kind were answered, one at a time; both arms answered, or one refused."""
+
+    answered: int
+    refused: int
+
+
+class TrafficRecord(Record):
+    """What a trial sent besides its recording, and what of it could not be made new."""
+
+    kinds: dict[str, KindCount]  # one at a time: recorded, renewed, and each kind of mutation
+    not_tried: list[str] = Field(default_factory=list)  # kinds of mutation, each with the reason
+    renewed: str  # how timed requests were made new
+    elements: int = 0  # of their inputs, in this run so far
+    kept: int = 0  # of those: values of the recording
+    seeds: dict[str, str] = Field(default_factory=dict)  # hexadecimal; drawn anew in every trial
+
+
 class Iteration(Record):
     """One turn of the loop, from hypothesis to verdict."""
 
@@ -281,6 +299,7 @@ class Iteration(Record):
     patch_sha256: str | None = None
     files_changed: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)  # what a reviewer should know, one line each
+    traffic: TrafficRecord | None = None  # None in evidence older than this field
     profile: ProfileRecord | None = (
         None  # of this commit under load, where its signs were looked for
     )
@@ -519,6 +538,7 @@ class JudgeReport(Record):
     load_test: LoadTest | None = None
     resolvable: list[tuple[float, int, float]] = Field(default_factory=list)  # as MeasureReport's
     warnings: list[str] = Field(default_factory=list)  # what a reviewer should know, one line each
+    traffic: TrafficRecord | None = None  # of a patch; None in evidence older than this field
     stack: StackRecord | None = None  # of a patch
     environment: Environment
     seed: int

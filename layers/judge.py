@@ -196,6 +196,7 @@ class _Judgement:
             local=iteration.local,
             end_to_end=iteration.end_to_end,
             load_test=iteration.load_test,
+            traffic=iteration.traffic,
             resolvable=stats.resolvable(calibration.work, PLAN, calibration.launch_s),
         )
 

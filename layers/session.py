@@ -180,16 +180,17 @@ class Session:
     def profile_running(self, deployment: Served, view: StackView, name: str) -> Profile:
         """Profile a running deployment under the work load."""
         blocks = max(1, round(PROFILE_S / BLOCK_S))
-
-        def load() -> int:
-            order = np.concatenate([self.bench.draw() for _ in range(blocks)])
-            in_flight = self.stack.manifest.traffic.in_flight
-            result = self.bench.load.closed(deployment.grpc, order, in_flight)
-            result.discard()  # nobody compares what a profile answered
-            return result.completed
-
+        order = np.concatenate([self.bench.draw() for _ in range(blocks)])
+        in_flight = self.stack.manifest.traffic.in_flight
         raw = self.out / "profiles" / name
-        return profile(deployment, load, raw_dir=raw, stack=view)
+        with self.bench.sending(order) as (sent, requests):
+
+            def load() -> int:
+                result = self.bench.load.closed(deployment.grpc, sent, in_flight, requests=requests)
+                result.discard()  # nobody compares what a profile answered
+                return result.completed
+
+            return profile(deployment, load, raw_dir=raw, stack=view)
 
 
 def run_id(commit: str, started_at: str, options: RunOptions) -> str:
@@ -238,11 +239,12 @@ def open_session(
                 load=load,
                 manifest=stack.manifest,
                 log_dir=out / "logs",
-                rng=np.random.default_rng(options.seed),
+                rng=np.random.default_rng(options.seed or secrets.randbits(128)),
                 block_requests=RATE_PROBE,
                 events=events,
                 on_block=on_block,
                 start_seed=secrets.randbits(32),
+                replay=options.seed != 0,
             )
             environment = hardware(
                 env,

@@ -53,6 +53,7 @@ REASONS: Mapping[str, str] = {
     "worse_than_referee_allows": "the error against the float64 referee grew too much",
     "metric_worse": "the business metric may have fallen by more than the margin",
     "requests_not_new": "too few requests were left that the stack had not seen",
+    "memory_undecided": "the times are too noisy to rule out that requests are remembered",
     "too_few_answers": "too few answers for the business metric",
     "works_while_idle": "it uses the CPU while the other arm is measured",
     "leaves_its_cpus": "it runs on other CPUs than the baseline may use",

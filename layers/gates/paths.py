@@ -30,19 +30,61 @@ MOST_NAMED = 8  # files in a detail
 def protected_files(manifest: Manifest) -> tuple[str, ...]:
     """Return files and globs that judge a candidate, relative to the root: it may not touch them.
 
-    What a build step makes the traffic of counts where it lies in the folder of the traffic.
+    What a build step makes them of counts where nothing is served of it, and in any case where it
+    lies in the folder of the traffic.
     """
-    specs = (manifest.correctness.referee, manifest.correctness.metric)
-    judges = [spec.partition(":")[0] for spec in specs if spec]
     folder = PurePosixPath(manifest.traffic.requests).parent
     inputs = [name for step in manifest.stack.build for name in step.inputs]
-    return (
-        str(MANIFEST_PATH),
-        manifest.traffic.requests,
-        manifest.traffic.arrivals,
-        *judges,
-        *(name for name in inputs if folder.parts and folder in PurePosixPath(name).parents),
-    )
+    beside = [name for name in inputs if folder.parts and folder in PurePosixPath(name).parents]
+    own, _ = _made_of(manifest)
+    return tuple(dict.fromkeys([str(MANIFEST_PATH), *_judges(manifest), *beside, *own]))
+
+
+def remakes_traffic(files: Iterable[str], manifest: Manifest) -> str | None:
+    """Say which changed files are served and judge, too: the traffic is made of them. Else None."""
+    _, shared = _made_of(manifest)
+    found = sorted(path for path in files if _lies_in(path, shared))
+    if not found:
+        return None
+    return f"later judgements are measured on what is made of it anew: {_listed(found)}"
+
+
+def _judges(manifest: Manifest) -> list[str]:
+    """Return the files of the traffic, the referee and the metric."""
+    specs = (manifest.correctness.referee, manifest.correctness.metric)
+    modules = [spec.partition(":")[0] for spec in specs if spec]
+    return [manifest.traffic.requests, manifest.traffic.arrivals, *modules]
+
+
+def _made_of(manifest: Manifest) -> tuple[list[str], list[str]]:
+    """Return what build steps make of what judges: inputs of these alone, and inputs served, too."""
+    models = [manifest.stack.models, NATIVE_FOLDER]
+    served = [*models, *_inputs(manifest, models)]
+    inputs = _inputs(manifest, _judges(manifest))
+    shared = [name for name in inputs if _overlap(name, served) or _anywhere(name)]
+    return [name for name in inputs if name not in shared], shared
+
+
+def _inputs(manifest: Manifest, wanted: Sequence[str]) -> list[str]:
+    """Return what the build steps read that write some of `wanted`, or what such a step reads."""
+    inputs: list[str] = []
+    left = list(manifest.stack.build)
+    while found := [
+        step for step in left if any(_overlap(name, [*wanted, *inputs]) for name in step.outputs)
+    ]:
+        inputs += [name for step in found for name in step.inputs]
+        left = [step for step in left if step not in found]
+    return inputs
+
+
+def _overlap(name: str, others: Sequence[str]) -> bool:
+    """Whether a file, folder or glob may name something that one of the others names."""
+    return _lies_in(name, others) or any(_lies_in(other, [name]) for other in others)
+
+
+def _anywhere(name: str) -> bool:
+    """Whether a glob names files of any folder, served ones too."""
+    return any(mark in PurePosixPath(name).parts[0] for mark in "*?[")
 
 
 def judging_modules(manifest: Manifest, root: Path) -> tuple[str, ...]:

@@ -27,13 +27,15 @@ from layers.measure.sustained import Budget
 from layers.record.answers import (
     CalibrationAnswer,
     CeilingsRecord,
+    MutationsRecord,
     ProfileAnswer,
     SaltRecord,
+    TakenRecord,
     TotalAnswer,
 )
 from layers.repository.stack import Stack
 from layers.session import RunOptions, Session, open_session, profile_record
-from layers.traffic.mutations import Mutator
+from layers.traffic.mutations import Mutator, Taken
 from layers.traffic.salting import Salt, Salter
 from layers.trial import total
 from layers.trial.business_metric import Remembering
@@ -189,7 +191,9 @@ class Live:
 
     def resume_as(self, run_id: str, started_at: str, life: int) -> None:
         """Go on as an earlier run, with draws that none of its processes has made."""
-        bench = replace(self.session.bench, rng=np.random.default_rng([self.seed, life]))
+        bench = self.session.bench
+        if bench.replay:  # else nobody can have made the draws of this process before
+            bench = replace(bench, rng=np.random.default_rng([self.seed, life]))
         self.session = replace(self.session, bench=bench, run_id=run_id, started_at=started_at)
 
     def calibrate(self) -> CalibrationAnswer:
@@ -206,6 +210,7 @@ class Live:
             session.bench,
             block_requests=calibration.block_requests,
             fresh=_fresh(session, calibration.salt),
+            mutator=_mutator(session, calibration.mutations),
             ceilings=Ceilings(**limits.model_dump()) if limits else None,
         )
         self._use(
@@ -280,6 +285,7 @@ def _answer(calibration: Calibration, profiled: ProfileAnswer) -> CalibrationAns
         launch_s=calibration.launch_s,
         block_requests=bench.block_requests,
         salt=SaltRecord(**asdict(bench.fresh.salt)) if bench.fresh else None,
+        mutations=_mutations(bench.mutator),
         ceilings=CeilingsRecord(**asdict(bench.ceilings)) if bench.ceilings else None,
         environment=session.environment,
         profile=profiled,
@@ -293,3 +299,20 @@ def _fresh(session: Session, salt: SaltRecord | None) -> Remembering | None:
     requests = session.traffic.requests
     salter = Salter(requests, Mutator(requests).candidate_axes, Salt(**salt.model_dump()))
     return Remembering(salter, session.out / "load" / "fresh")
+
+
+def _mutations(mutator: Mutator | None) -> MutationsRecord | None:
+    """Return how the unmodified stack takes changed requests, as the journal keeps it."""
+    if mutator is None or mutator.taken is None:
+        return None
+    taken = [TakenRecord(**asdict(one)) for one in mutator.taken]
+    return MutationsRecord(outputs=mutator.outputs, taken=taken)
+
+
+def _mutator(session: Session, found: MutationsRecord | None) -> Mutator | None:
+    """Return what makes changed requests, knowing how the unmodified stack takes them."""
+    if found is None:
+        return None
+    taken = [Taken(**one.model_dump()) for one in found.taken]
+    traffic = session.traffic
+    return Mutator(traffic.requests, traffic.optional, found.outputs, taken)

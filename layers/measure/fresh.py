@@ -1,13 +1,15 @@
 """Request sets that no server has seen: drawn while nothing is timed, used once on every arm.
 
 The draw is seeded by the operating system: whoever writes a candidate knows the recording and the
-run's seed, and can foresee neither the order of the candidates nor the factors.
+run's seed, and can foresee neither the rows nor the factors. A few places of a set may hold odd
+requests: changed copies of which both arms have answered the like one at a time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layers.errors import ToolFailed
+from layers.traffic.envelope import addressed, content
 from layers.traffic.salting import Salt, Salter
+
+ODD_SHARE = 0.02  # of the requests of a set; one at least, where there are any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +32,7 @@ class RequestSet:
     path: Path
     spans: NDArray[np.int64]  # [n, 2]: offset and length in the file
     digest: str  # of all messages, in order
+    odd: frozenset[int] = frozenset()  # places of odd requests
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -66,23 +72,46 @@ class Fresh:
         self._salter, self._folder = salter, folder
         self._rng = np.random.default_rng(secrets.randbits(128))
         self._seen: set[bytes] = set()
+        self._recorded: dict[int, bytes] = {}  # content of those that were asked for
         self._sets = 0
+        self._odd: Sequence[bytes] = ()
+        self._waiting: list[bytes] = []  # odd requests, in random order
         self.drawn = 0
-        self.repeated = 0  # of `drawn`: equal to a message of an earlier draw, or as recorded
+        self.repeated = 0  # of `drawn`: content of an earlier draw, or as recorded
 
     @property
     def salt(self) -> Salt:
         """Which parts of a request are changed."""
         return self._salter.salt
 
+    @property
+    def elements(self) -> int:
+        """How many elements the inputs of all drawn requests have."""
+        return self._salter.elements
+
+    @property
+    def kept(self) -> int:
+        """How many of them are values of the recording."""
+        return self._salter.kept
+
+    def reseed(self) -> int:
+        """Begin draws that nobody can foresee; return what they follow from, for the evidence."""
+        seed = secrets.randbits(128)
+        self._rng = np.random.default_rng(seed)
+        return seed
+
+    def mix(self, odd: Sequence[bytes]) -> None:
+        """Have a few places of every set hold one of `odd`; none of them without any."""
+        self._odd, self._waiting = odd, []
+
     def messages(self, order: NDArray[np.int64]) -> list[bytes]:
         """Return a salted copy of each request that `order` names."""
         made = []
         for index in order.tolist():
             message = self._salter.salted(index, self._rng)
-            mark = hashlib.blake2b(message, digest_size=16).digest()
+            mark = content(message)
             self.drawn += 1
-            self.repeated += mark in self._seen or message == self._salter.recorded(index)
+            self.repeated += mark in self._seen or mark == self._as_recorded(index)
             self._seen.add(mark)
             made.append(message)
         return made
@@ -91,7 +120,11 @@ class Fresh:
         """Write a salted copy of each request that `order` names, in that order, to a new file."""
         self._sets += 1
         self._folder.mkdir(parents=True, exist_ok=True)
-        return write_set(self._folder / f"fresh-{self._sets:05d}.bin", self.messages(order))
+        messages, places = self.messages(order), self._places(len(order))
+        for place in places:
+            messages[place] = addressed(self._next_odd(), self._rng)
+        path = self._folder / f"fresh-{self._sets:05d}.bin"
+        return write_set(path, messages, frozenset(places))
 
     def warning(self) -> str | None:
         """Say how many timed requests were not new, None where all were."""
@@ -102,15 +135,37 @@ class Fresh:
             f"({self._salter.salt}): a memo of whole requests would show as a gain in them"
         )
 
+    def _as_recorded(self, index: int) -> bytes:
+        if index not in self._recorded:
+            self._recorded[index] = content(self._salter.recorded(index))
+        return self._recorded[index]
 
-def write_set(path: Path, messages: list[bytes]) -> RequestSet:
-    """Write messages to `path`, one after the other."""
+    def _places(self, count: int) -> list[int]:
+        """Draw the places of a set that hold odd requests."""
+        if not self._odd or not count:
+            return []
+        wanted = max(1, round(ODD_SHARE * count))
+        places: list[int] = self._rng.permutation(count)[:wanted].tolist()
+        return places
+
+    def _next_odd(self) -> bytes:
+        """Return an odd request; each of them once before any comes again."""
+        if not self._waiting:
+            order = self._rng.permutation(len(self._odd))
+            self._waiting = [self._odd[int(place)] for place in order]
+        return self._waiting.pop()
+
+
+def write_set(
+    path: Path, messages: Sequence[bytes], odd: frozenset[int] = frozenset()
+) -> RequestSet:
+    """Write messages to `path`, one after the other; those at the places `odd` are odd."""
     lengths = np.array([len(message) for message in messages], dtype=np.int64)
     offsets = np.cumsum(lengths) - lengths
     data = b"".join(messages)
     path.write_bytes(data)
     spans = np.stack([offsets, lengths], axis=1)
-    return RequestSet(path, spans, _digest_of(data, spans))
+    return RequestSet(path, spans, _digest_of(data, spans), odd)
 
 
 def _digest_of(data: bytes, spans: NDArray[np.int64]) -> str:

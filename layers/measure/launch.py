@@ -6,6 +6,7 @@ launch together, so the launch is the unit of the statistics and pairs only refi
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from layers.measure.conduct import Fault
 from layers.measure.fresh import Fresh, RequestSet
 from layers.measure.load import LoadGenerator, LoadResult
 from layers.sandbox.box import LimitReached, Sandbox
+from layers.traffic.envelope import addressed
+from layers.traffic.mutations import Mutator
 from layers.triton.client import ModelCounts
 from layers.triton.environment import ServerEnvironment
 from layers.triton.remote import RemoteDeployment
@@ -68,10 +71,18 @@ class Bench:
     block_requests: int
     events: Events
     on_block: Callable[[Block], None]
-    # Both are found on the unmodified stack, by `layers.trial.calibrate`.
+    # All three are found on the unmodified stack, by `layers.trial.calibrate`.
     fresh: Fresh | None = None  # None: blocks send the recording itself
     ceilings: Ceilings | None = None
+    mutator: Mutator | None = None  # None: nobody has asked how the stack takes changed requests
     start_seed: int = 0  # of the order in which the arms of launches are started
+    replay: bool = False  # `rng` follows from a seed that was given, to draw the same again
+
+    def reseed(self) -> str:
+        """Begin draws that nobody can foresee, unless a seed was given; return their own, for the evidence."""
+        seed = int(self.rng.integers(1 << 62)) if self.replay else secrets.randbits(128)
+        self.rng.bit_generator.state = np.random.default_rng(seed).bit_generator.state
+        return f"{seed:x}"
 
     def draw(self) -> NDArray[np.int64]:
         """Return the requests of one pair, int64[block_requests], drawn without replacement."""
@@ -98,7 +109,8 @@ class Bench:
         With `server.address` it is the user's own running server, whatever the view: such a
         server can be planned for and measured against itself, and `layers.run.run` refuses it.
         """
-        probe = self.load.traffic.requests[0] if probed else None
+        ids = np.random.default_rng(secrets.randbits(128))
+        probe = addressed(self.load.traffic.requests[0], ids) if probed else None
         if self.manifest.server.address:
             return RemoteDeployment(self.manifest.server.address, probe=probe)
         return Deployment(
@@ -114,7 +126,10 @@ class Bench:
     def warm(self, deployment: Served) -> str | None:
         """Serve a few requests that nobody measures; return what went wrong, None if nothing."""
         order = self.draw()[:WARM_REQUESTS]
-        warmed = self.load.closed(deployment.grpc, order, self.manifest.traffic.in_flight)
+        with self.sending(order) as (sent, requests):
+            warmed = self.load.closed(
+                deployment.grpc, sent, self.manifest.traffic.in_flight, requests=requests
+            )
         warmed.discard()
         if not warmed.errors:
             return None

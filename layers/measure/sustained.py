@@ -9,16 +9,19 @@ inside a round, so that a drift of the machine meets both.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from layers.errors import Inconclusive
 from layers.evidence import Block, SustainedArm
 from layers.measure.blocks import BlockContext, Deployment, exponential_arrivals, rate_block
 from layers.measure.checks import VoidReason
+from layers.measure.fresh import RequestSet
 from layers.measure.load import LoadGenerator, LoadResult
 from layers.measure.share_model import RateEstimate, ShareModel, Window, ratio
 
@@ -30,6 +33,9 @@ LOST_SHARE = 0.2  # an arm without a window below this was never near its SLO
 START_SHARE_OF_WORK_RATE = 0.7  # where a caller that knows only the work rate may begin
 
 RunWindow: TypeAlias = Callable[[float, int], Window]  # (requests per second, requests)
+# What orders count in: a set of requests, or the recording.
+Sent: TypeAlias = tuple[NDArray[np.int64], RequestSet | None]
+Sending: TypeAlias = Callable[[NDArray[np.int64]], AbstractContextManager[Sent]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,12 @@ def search(
     return Sustained(found, windows, models)
 
 
+@contextmanager
+def as_recorded(order: NDArray[np.int64]) -> Iterator[Sent]:
+    """Yield an order of the recording's own requests."""
+    yield order, None
+
+
 def served(
     deployment: Deployment,
     load: LoadGenerator,
@@ -88,11 +100,12 @@ def served(
     context: BlockContext,
     rng: np.random.Generator,
     on_block: Callable[[Block, LoadResult], None],
+    sending: Sending = as_recorded,
 ) -> RunWindow:
     """Return what runs one window on a deployment: exponential arrivals, requests in random order.
 
     `on_block` takes every block with its responses (journal, verification); its `pair` counts the
-    windows of this arm from the context's own.
+    windows of this arm from the context's own. `sending` gives what is sent for an order.
     """
     numbers = itertools.count(context.pair)
     known = len(load.traffic.requests)
@@ -100,17 +113,11 @@ def served(
     def run(rate: float, requests: int) -> Window:
         order = np.resize(rng.permutation(known), requests).astype(np.int64)
         arrivals_s = exponential_arrivals(rng, rate, requests)
-        place = BlockContext(
-            arm=context.arm,
-            launch=context.launch,
-            pair=next(numbers),
-            position=context.position,
-            limits=context.limits,
-            least_bytes=context.least_bytes,
-        )
-        block, result = rate_block(
-            deployment, load, order, arrivals_s, slo_ms, place, measure="sustained"
-        )
+        with sending(order) as (sent, drawn):
+            place = replace(context, pair=next(numbers), requests=drawn, idle=None)
+            block, result = rate_block(
+                deployment, load, sent, arrivals_s, slo_ms, place, measure="sustained"
+            )
         on_block(block, result)
         return window_of(block)
 

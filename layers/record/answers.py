@@ -10,7 +10,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -107,6 +107,23 @@ class SaltRecord(Record):
 
     permute: bool
     shrink: bool
+    recombine: bool = False
+
+
+class TakenRecord(Record):
+    """How the unmodified stack takes one kind of changed request; see `layers.traffic.mutations`."""
+
+    kind: str
+    answer: Literal["answered", "refused", "unstable", "fatal", "absent", "untried"]
+    inputs: tuple[str, ...] = ()
+    finite: bool = True
+
+
+class MutationsRecord(Record):
+    """How it takes all of them."""
+
+    outputs: tuple[str, ...]
+    taken: list[TakenRecord]
 
 
 class CeilingsRecord(Record):
@@ -126,6 +143,7 @@ class CalibrationAnswer(Record):
     launch_s: float
     block_requests: int
     salt: SaltRecord | None
+    mutations: MutationsRecord | None = None  # None: nobody has asked, or in older journals
     ceilings: CeilingsRecord | None
     environment: Environment
     profile: ProfileAnswer

@@ -1,163 +1,202 @@
 """Changed copies of recorded requests, so that outputs are compared on more than was recorded.
 
-Values, strings and the candidate dimension change, optional inputs are left out; shapes stay consistent, so a model that is
-right must answer them. Which dimension counts the candidates is read from the traffic: axes whose
-sizes go up and down together over the requests are one dimension, and the one with most inputs is
-it. Integers that count or index other inputs (their sum or last value is another input's size in
-every sampled request) stay as they are.
+What is changed is listed in `layers.traffic.kinds`; shapes stay consistent, so that most of it a
+model that is right must answer. How the unmodified stack takes each kind is found out once, before
+there is a candidate: see `Taken`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2
 
-from layers.traffic.tensors import Array, decode, encode
+from layers.traffic.envelope import new_id
+from layers.traffic.kinds import BY_NAME, KINDS, Draft, Kind
+from layers.traffic.structure import Axis, Known, Tensors, candidate_axes, learned, sampled
+from layers.traffic.tensors import decode, encode, make_typed, parse
 
-SAMPLED_REQUESTS = 48
-CHANGED_SHARE = 0.2  # of the elements of a tensor that one mutation touches
-LONG_STRING_BYTES = 4096
-_STRINGS = (
-    b"",
-    b"never-seen-before",
-    b"\xff\xfe\x00\x80",
-    b"x" * LONG_STRING_BYTES,
-    "\u00fc\u4e16\u754c \U0001f680".encode(),
-)
+TRIES = 12  # requests that are drawn until a kind finds something to change in one
+REFUSED_ONE_IN = 10  # mutated requests, of those kinds that the unmodified stack refuses
 
-Tensors = dict[str, Array]
-Axis = tuple[str, int]  # input name and axis
+# How the unmodified stack takes a kind: `unstable` does not repeat its answer, `fatal` ends it,
+# `absent` has nothing to change in this recording, `untried` was not asked.
+Answer: TypeAlias = Literal["answered", "refused", "unstable", "fatal", "absent", "untried"]
+WHY: dict[Answer, str] = {
+    "unstable": "the unmodified stack does not repeat its answer",
+    "fatal": "the unmodified stack does not survive it, or hangs",
+    "absent": "the recording has nothing to change so",
+    "untried": "the unmodified stack was not asked",
+}
+EXACT_ONLY = "only an exact change is held to it"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How the unmodified stack takes one kind of change, in some inputs."""
+
+    kind: str
+    answer: Answer
+    inputs: tuple[str, ...] = ()  # whose values change; (): all, or the request as a whole
+    finite: bool = True  # whether all its answers were
+
+
+class Mutated(NamedTuple):
+    """A changed copy of a recorded request."""
+
+    kind: Kind
+    message: bytes
 
 
 class Mutator:
     """Makes changed requests from recorded ones; the same seed makes the same requests."""
 
-    def __init__(self, requests: Sequence[bytes], optional: Iterable[str] = ()) -> None:
-        """Sample the requests to learn their structure; ValueError on a malformed one.
+    def __init__(
+        self,
+        requests: Sequence[bytes],
+        optional: Iterable[str] = (),
+        outputs: Collection[str] = (),
+        taken: Sequence[Taken] | None = None,
+    ) -> None:
+        """Read the recording when it is first needed; ValueError then on a malformed request.
 
-        `optional` are inputs that a client may leave out; so may it what some sampled request lacks.
+        `optional` are inputs that a client may leave out, `outputs` those of the entry model.
+        `taken` is how the unmodified stack takes each kind; None: nobody has asked it.
         """
         self._requests = requests
-        step = max(1, len(requests) // SAMPLED_REQUESTS)
-        sample = [decode(requests[i]) for i in range(0, len(requests), step)]
-        self.candidate_axes = candidate_axes(sample)
-        self._structural = structural_inputs(sample)
-        names = {name for tensors in sample for name in tensors}
-        lacking = {name for name in names if any(name not in tensors for tensors in sample)}
-        self._optional = sorted(lacking | (names & set(optional)))
+        self._optional = frozenset(optional)
+        self.outputs = tuple(sorted(outputs))
+        self.taken = None if taken is None else tuple(x for x in taken if x.kind in BY_NAME)
+
+    @cached_property
+    def known(self) -> Known:
+        """What is known of the recording."""
+        return learned(self._requests, self._optional, self.outputs)
+
+    @cached_property
+    def candidate_axes(self) -> list[Axis]:
+        """The axes whose size counts the candidates; empty when no size varies."""
+        return candidate_axes(self._sample)
+
+    @cached_property
+    def _sample(self) -> list[Tensors]:
+        return sampled(self._requests)
+
+    def inputs(self, kind: Kind) -> list[str]:
+        """Return the inputs whose values a kind changes, each by itself."""
+        drafts = [Draft(tensors, self.known) for tensors in self._sample] if kind.values else []
+        return sorted({name for draft in drafts for name in draft.inputs(kind.values)})
 
     def requests(self, seed: int, count: int) -> list[bytes]:
-        """Return `count` requests; every kind of mutation appears once `count` is at least 5."""
+        """Return `count` requests of the usual kinds, from a seed; each kind appears in its turn."""
         rng = np.random.default_rng(seed)
-        kinds: list[Callable[[Tensors, np.random.Generator], Tensors]] = [
-            self._jitter_numbers,
-            self._replace_strings,
-            self._permute_candidates,
-            self._keep_one_candidate,
-            *([self._leave_optional_out] if self._optional else []),
-        ]
-        made = []
-        for position in range(count):
+        usual = [Taken(kind.name, "answered") for kind in KINDS if kind.usual]
+        return [one.message for one in self._in_turn(usual, count, rng)]
+
+    def draw(self, rng: np.random.Generator, count: int, *, far: bool) -> list[Mutated]:
+        """Draw `count` requests of the kinds that the unmodified stack takes, in random order.
+
+        Most are of kinds that it answers, some of what it refuses. Without `far` none has values
+        that are like none of the recording, or that any answer to was not finite.
+        """
+        taken = [one for one in self._known_to_be_taken() if far or _near(one)]
+        refused = [one for one in taken if one.answer == "refused"]
+        answered = [one for one in taken if one.answer == "answered"]
+        some = min(len(refused), max(1, count // REFUSED_ONE_IN))
+        made = self._in_turn(_shuffled(refused, rng), some, rng)
+        made += self._in_turn(_shuffled(answered, rng), count - len(made), rng)
+        return [made[int(place)] for place in rng.permutation(len(made))]
+
+    def one(
+        self, kind: Kind, rng: np.random.Generator, inputs: Collection[str] = ()
+    ) -> bytes | None:
+        """Return a request of a kind, None where a dozen recorded ones have nothing to change so.
+
+        `inputs` are those whose values may change, by default all.
+        """
+        only = frozenset(inputs) or None
+        for _ in range(TRIES):
             template = self._requests[int(rng.integers(len(self._requests)))]
-            changed = kinds[position % len(kinds)](decode(template), rng)
-            made.append(encode(template, changed, f"mutated-{seed}-{position}"))
+            changed = kind.change(rng, Draft(decode(template), self.known, only))
+            if changed is not None:
+                return _encoded(template, changed, rng)
+        return None
+
+    def not_tried(self, sent: Collection[str], *, far: bool) -> list[str]:
+        """Say which kinds are not among those that were `sent`, and why, one line each."""
+        lines = []
+        for one in self._known_to_be_taken():
+            why = WHY.get(one.answer)
+            if why is None and not far and not _near(one):
+                why = EXACT_ONLY
+            if why is None and one.kind not in sent:
+                why = "none was drawn"
+            if why is not None:
+                lines.append(f"{_named(one)}: {why}")
+        return lines
+
+    def _known_to_be_taken(self) -> Sequence[Taken]:
+        """Return how kinds are taken; where nobody has asked, the usual ones are answered."""
+        if self.taken is not None:
+            return self.taken
+        return [Taken(kind.name, "answered" if kind.usual else "untried") for kind in KINDS]
+
+    def _in_turn(
+        self, taken: Sequence[Taken], count: int, rng: np.random.Generator
+    ) -> list[Mutated]:
+        """Return `count` requests of some kinds in turn, fewer where none has anything to change."""
+        made: list[Mutated] = []
+        while taken and len(made) < count:
+            found = list(islice(self._round(taken, rng), count - len(made)))
+            if not found:
+                break
+            made += found
         return made
 
-    def _jitter_numbers(self, tensors: Tensors, rng: np.random.Generator) -> Tensors:
-        """Move some numbers: floats by a few percent, to zero or to the other sign; see `_jitter`."""
-        return {
-            name: values if name in self._structural else _jitter(values, rng)
-            for name, values in tensors.items()
-        }
-
-    def _replace_strings(self, tensors: Tensors, rng: np.random.Generator) -> Tensors:
-        """Replace some strings by empty, unknown, long and non-UTF-8 ones."""
-        changed = dict(tensors)
-        for name, values in tensors.items():
-            if values.dtype == np.object_:
-                copy = values.copy()
-                for index in np.flatnonzero(rng.random(values.size) < CHANGED_SHARE):
-                    copy.flat[index] = _STRINGS[int(rng.integers(len(_STRINGS)))]
-                changed[name] = copy
-        return changed
-
-    def _permute_candidates(self, tensors: Tensors, rng: np.random.Generator) -> Tensors:
-        """Put the candidates in another order, the same one in every input."""
-        return self._take(tensors, rng.permutation)
-
-    def _keep_one_candidate(self, tensors: Tensors, rng: np.random.Generator) -> Tensors:
-        """Keep one candidate, drawn at random."""
-        return self._take(tensors, lambda size: rng.integers(size, size=1))
-
-    def _leave_optional_out(self, tensors: Tensors, rng: np.random.Generator) -> Tensors:
-        """Leave out some of the inputs that a client need not send; never all inputs."""
-        there = [name for name in self._optional if name in tensors]
-        count = min(len(there), len(tensors) - 1)
-        if count < 1:
-            return tensors
-        left_out = set(rng.permutation(there)[: int(rng.integers(1, count + 1))].tolist())
-        return {name: values for name, values in tensors.items() if name not in left_out}
-
-    def _take(self, tensors: Tensors, choose: Callable[[int], NDArray[np.int64]]) -> Tensors:
-        """Select along the candidate dimension of every input that has it."""
-        axes = [(name, axis) for name, axis in self.candidate_axes if name in tensors]
-        if not axes or (size := tensors[axes[0][0]].shape[axes[0][1]]) == 0:
-            return tensors
-        chosen = choose(size)
-        changed = dict(tensors)
-        for name, axis in axes:
-            changed[name] = np.take(tensors[name], chosen, axis=axis)
-        return changed
+    def _round(self, taken: Sequence[Taken], rng: np.random.Generator) -> Iterator[Mutated]:
+        """Yield one request of each kind that finds something to change."""
+        for one in taken:
+            kind = BY_NAME[one.kind]
+            message = self.one(kind, rng, one.inputs)
+            if message is not None:
+                yield Mutated(kind, message)
 
 
-def candidate_axes(sample: Sequence[Mapping[str, Array]]) -> list[Axis]:
-    """Return the axes whose size counts the candidates; empty when no size varies."""
-    sizes: dict[Axis, list[int | None]] = defaultdict(list)
-    names = {(name, axis) for tensors in sample for name in tensors for axis in range(8)}
-    for name, axis in sorted(names):
-        for tensors in sample:
-            shape = tensors[name].shape if name in tensors else ()
-            sizes[name, axis].append(shape[axis] if axis < len(shape) else None)
-    groups: dict[tuple[int, ...], list[Axis]] = defaultdict(list)
-    for place, seen in sizes.items():
-        if None not in seen and len(set(seen)) > 1:
-            groups[tuple(size for size in seen if size is not None)].append(place)
-    return max(groups.values(), key=len, default=[])
+def _near(one: Taken) -> bool:
+    """Whether a change of any class is held to a kind."""
+    return one.finite and not BY_NAME[one.kind].far
 
 
-def structural_inputs(sample: Sequence[Mapping[str, Array]]) -> set[str]:
-    """Return the integer inputs whose sum or last value is another input's size, always."""
-    return {
-        name
-        for name in {name for tensors in sample for name in tensors}
-        if all(_counts_others(name, tensors) for tensors in sample if name in tensors)
-    }
+def _named(one: Taken) -> str:
+    return f"{one.kind} of {', '.join(one.inputs)}" if one.inputs else one.kind
 
 
-def _counts_others(name: str, tensors: Mapping[str, Array]) -> bool:
-    """Return whether an input's sum or last value is the size of some other input."""
-    values = tensors[name]
-    if values.dtype.kind not in "iu" or values.size == 0:
-        return False
-    sizes = {size for other, array in tensors.items() if other != name for size in array.shape}
-    return int(values.sum()) in sizes or int(values.flat[-1]) in sizes
+def _shuffled(taken: Sequence[Taken], rng: np.random.Generator) -> list[Taken]:
+    return [taken[int(place)] for place in rng.permutation(len(taken))]
 
 
-def _jitter(values: Array, rng: np.random.Generator) -> Array:
-    """Move some elements; integers only to other values of the same tensor, which are in range."""
-    touched = rng.random(values.shape) < CHANGED_SHARE
-    if values.size == 0 or values.dtype == np.object_:
-        return values
-    if values.dtype.kind == "b":
-        return values ^ touched
-    if values.dtype.kind in "iu":
-        return np.where(touched, rng.choice(values.ravel(), size=values.shape), values)
-    factor: NDArray[Any] = 1 + 0.05 * rng.standard_normal(values.shape)
-    factor = np.where(rng.random(values.shape) < 0.1, rng.choice([0.0, -1.0]), factor)
-    with np.errstate(over="ignore", invalid="ignore"):
-        moved = (values * factor).astype(values.dtype)
-    return np.where(touched & np.isfinite(moved), moved, values)
+def _encoded(template: bytes, draft: Draft, rng: np.random.Generator) -> bytes:
+    """Return a draft as a request, under an id of its own."""
+    plain = encode(template, draft.tensors, new_id(rng))
+    message = parse(service_pb2.ModelInferRequest, plain)
+    if draft.outputs is not None:
+        del message.outputs[:]
+        for name in draft.outputs:
+            message.outputs.add(name=name)
+    for name, value in draft.parameters.items():
+        match value:
+            case bool():
+                message.parameters[name].bool_param = value
+            case int():
+                message.parameters[name].int64_param = value
+            case str():
+                message.parameters[name].string_param = value
+    if draft.typed:
+        make_typed(message)
+    data: bytes = message.SerializeToString()
+    return data

@@ -7,7 +7,7 @@ used; malformed input raises ValueError and nothing else.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -45,13 +45,14 @@ _TYPED_FIELDS = {
 }
 
 
-def decode(request: bytes) -> dict[str, Array]:
+def decode(request: bytes, only: Collection[str] | None = None) -> dict[str, Array]:
     """Return the input tensors of a request by name; strings as object arrays of bytes.
 
-    BF16 comes back as float32, which holds it exactly. Raises ValueError on a malformed message.
+    BF16 comes back as float32, which holds it exactly. `only` names the inputs that are wanted, by
+    default all. Raises ValueError on a malformed message.
     """
     message = parse(service_pb2.ModelInferRequest, request)
-    return decode_tensors(message.inputs, message.raw_input_contents)
+    return decode_tensors(message.inputs, message.raw_input_contents, only)
 
 
 def decode_response(response: bytes) -> dict[str, Array]:
@@ -76,9 +77,33 @@ def encode(template: bytes, tensors: Mapping[str, Array], request_id: str) -> by
         del tensor.shape[:]
         tensor.shape.extend(values.shape)
         tensor.ClearField("contents")
-        message.raw_input_contents.append(_to_raw(values, tensor.datatype))
+        message.raw_input_contents.append(to_raw(values, tensor.datatype))
     data: bytes = message.SerializeToString()
     return data
+
+
+def make_raw(message: service_pb2.ModelInferRequest) -> None:
+    """Turn the typed contents of a request into raw ones, in place; raises ValueError."""
+    if message.raw_input_contents:
+        return
+    decoded = decode_tensors(message.inputs, ())
+    for tensor in message.inputs:
+        tensor.ClearField("contents")
+        message.raw_input_contents.append(to_raw(decoded[tensor.name], tensor.datatype))
+
+
+def make_typed(message: service_pb2.ModelInferRequest) -> None:
+    """Turn the raw contents of a request into typed ones, in place.
+
+    Raises ValueError for a datatype that has none (FP16, BF16).
+    """
+    decoded = decode_tensors(message.inputs, message.raw_input_contents)
+    for tensor in message.inputs:
+        if tensor.datatype not in _TYPED_FIELDS:
+            raise ValueError(f"datatype {tensor.datatype!r} needs raw contents")
+        field = getattr(tensor.contents, _TYPED_FIELDS[tensor.datatype])
+        field.extend(decoded[tensor.name].ravel().tolist())
+    del message.raw_input_contents[:]
 
 
 def parse(kind: type[MessageT], data: bytes) -> MessageT:
@@ -91,16 +116,23 @@ def parse(kind: type[MessageT], data: bytes) -> MessageT:
     return message
 
 
-def decode_tensors(tensors: Sequence[WireTensor], raw: Sequence[bytes]) -> dict[str, Array]:
-    """Decode tensors with raw or typed contents; ValueError where sizes do not agree."""
+def decode_tensors(
+    tensors: Sequence[WireTensor], raw: Sequence[bytes], only: Collection[str] | None = None
+) -> dict[str, Array]:
+    """Decode tensors with raw or typed contents; ValueError where sizes do not agree.
+
+    `only` names those that are wanted, by default all.
+    """
     if raw and len(raw) != len(tensors):
         raise ValueError(f"{len(tensors)} tensors but {len(raw)} raw contents")
     decoded: dict[str, Array] = {}
     for position, tensor in enumerate(tensors):
+        if only is not None and tensor.name not in only:
+            continue
         if tensor.name in decoded:
             raise ValueError(f"tensor {tensor.name!r} appears twice")
         try:
-            values = _from_raw(tensor.datatype, raw[position]) if raw else _from_typed(tensor)
+            values = from_raw(tensor.datatype, raw[position]) if raw else _from_typed(tensor)
             decoded[tensor.name] = _shaped(values, tuple(tensor.shape))
         except ValueError as error:
             raise ValueError(f"tensor {tensor.name!r}: {error}") from error
@@ -125,8 +157,8 @@ def _dtype(datatype: str) -> np.dtype[Any]:
     return dtype
 
 
-def _from_raw(datatype: str, data: bytes) -> Array:
-    """Decode raw contents to a flat array."""
+def from_raw(datatype: str, data: bytes) -> Array:
+    """Decode raw contents to a flat array; raises ValueError."""
     if datatype == "BYTES":
         return _objects(_split_strings(data))
     if datatype == "BF16":
@@ -172,7 +204,7 @@ def _objects(values: Sequence[bytes]) -> Array:
     return array
 
 
-def _to_raw(values: Array, datatype: str) -> bytes:
+def to_raw(values: Array, datatype: str) -> bytes:
     """Encode an array as raw contents; BF16 keeps the upper half of each float32."""
     if datatype == "BYTES":
         packed = serialize_byte_tensor(values)

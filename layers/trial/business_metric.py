@@ -81,9 +81,10 @@ class Remembering(Fresh):
         """Draw a request set, as `Fresh` does, and keep a sample of its messages."""
         drawn = super().draw(order)
         if self.keeps:
-            chosen = self._samples.permutation(len(drawn))[:PER_SEGMENT]
+            places = self._samples.permutation(len(drawn)).tolist()
+            chosen = [place for place in places if place not in drawn.odd][:PER_SEGMENT]
             with drawn.path.open("rb") as file:
-                self._kept[drawn.digest] = {i: _message(file, drawn, i) for i in chosen.tolist()}
+                self._kept[drawn.digest] = {i: _message(file, drawn, i) for i in chosen}
             for digest in list(self._kept)[:-KEPT_SETS]:
                 del self._kept[digest]
         return drawn

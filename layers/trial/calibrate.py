@@ -15,9 +15,10 @@ from layers.measure import bandwidth, stats
 from layers.measure.fresh import Fresh
 from layers.measure.launch import Launch, MeasuredPair, Served
 from layers.session import Session, outputs_of, settled
+from layers.traffic.kinds import KINDS
 from layers.traffic.mutations import Mutator
 from layers.traffic.salting import SALTS, UNSALTED, Salter
-from layers.trial import equivalence
+from layers.trial import equivalence, kind_probe
 from layers.trial.business_metric import Remembering
 from layers.triton.client import Client, Refused
 
@@ -45,6 +46,7 @@ def calibrate(session: Session) -> Calibration:
         session = _equipped(session, deployment)
         reproducible = set(outputs_of(session, deployment))
         profiled = session.floor_first(deployment, session.view, "baseline")
+        session = _asked(session, deployment)
     events.phase("noise", f"{LAUNCHES} launches of the unmodified stack against itself")
     started = time.monotonic()
     pairs: list[Pair] = []
@@ -75,6 +77,15 @@ def _equipped(session: Session, deployment: Served) -> Session:
         bench=replace(session.bench, fresh=_fresh(session, deployment), ceilings=ceilings),
         environment=session.environment.model_copy(update={"bandwidth": giga}),
     )
+
+
+def _asked(session: Session, deployment: Served) -> Session:
+    """Return the session, knowing how the stack takes changed requests; it may not survive that."""
+    mutator = kind_probe.asked(session, deployment)
+    if mutator is not None and mutator.taken is not None:
+        names = {one.kind for one in mutator.taken if one.answer == "answered"}
+        session.bench.events.note(f"changed requests: {len(names)} of {len(KINDS)} kinds answered")
+    return replace(session, bench=replace(session.bench, mutator=mutator))
 
 
 def _fresh(session: Session, deployment: Served) -> Remembering:

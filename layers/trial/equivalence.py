@@ -1,13 +1,14 @@
 """What both arms answered, side by side, for the correctness gates.
 
-Two sources: requests that the parent sends one at a time (recorded, mutated and salted, fresh in
-every trial), and every answer of every timed block, so that what is timed is what is checked.
+Two sources: requests that the parent sends one at a time (recorded, mutated and salted, mixed and
+drawn anew in every trial), and every answer of every timed block, so that what is timed is what is
+checked. Nothing of a request but its content says what it is sent for.
 """
 
 from __future__ import annotations
 
-import hashlib
-import time
+import re
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -16,17 +17,16 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from tritonclient.grpc import service_pb2
 
 from layers.errors import ToolFailed
-from layers.evidence import Gate, GateResult
+from layers.evidence import Gate, GateResult, KindCount
 from layers.gates.referee import Referee
+from layers.gates.tensors import is_finite
 from layers.measure.fresh import Fresh
 from layers.measure.launch import ARMS, Arm, Launch
 from layers.measure.load import LoadResult
+from layers.traffic.envelope import addressed, content
 from layers.traffic.recorded import Traffic, decode, decode_response
-from layers.traffic.tensors import encode, parse
-from layers.trial.memory_probe import REPEATS, Timings
 from layers.triton.client import Client, Refused
 
 Tensors: TypeAlias = Mapping[str, NDArray[np.generic]]
@@ -36,8 +36,10 @@ Observe: TypeAlias = Callable[[bytes, Tensors, Tensors], None]
 RECORDED = 120  # requests of the recording that a trial sends one at a time
 MUTATED = 60  # and mutated ones
 REFEREED = 24  # of the recorded ones, how many the float64 referee answers too
+RENEWED = 12  # and salted ones
 INFER_TIMEOUT_S = 60.0
 MUTATED_SPARE = 2  # mutated requests drawn for each one that is missing: a stack may refuse some
+AS_RECORDED = "recorded"  # kind of a probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +50,16 @@ class Refusal:
     detail: str = field(default="", compare=False)  # the words of an arm may differ
 
 
-def probes(traffic: Traffic, rng: np.random.Generator) -> tuple[list[bytes], list[bytes]]:
-    """Draw a trial's recorded and mutated requests, after the candidate was written.
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A request that is sent one at a time, and what its answers are used for."""
 
-    `rng` must not be one whose draws can be foreseen from the run's seed.
-    """
-    sent = recorded(traffic, rng)
-    return sent, traffic.mutated(int(rng.integers(1 << 31)), MUTATED)
+    message: bytes
+    kind: str = AS_RECORDED
+    refereed: bool = False
+    observed: bool = False
+    odd: bool = False  # may take places in timed blocks, once it was answered alike
+    far: bool = True  # compared even where the baseline's own answer is not finite
 
 
 def recorded(traffic: Traffic, rng: np.random.Generator) -> list[bytes]:
@@ -64,22 +69,6 @@ def recorded(traffic: Traffic, rng: np.random.Generator) -> list[bytes]:
     return [traffic.requests[int(index)] for index in chosen]
 
 
-def content(message: bytes) -> bytes:
-    """Return a digest of a request's inputs, whatever its id and its way of holding them.
-
-    Raises ValueError for what is no request.
-    """
-    request = parse(service_pb2.ModelInferRequest, message)
-    if not request.raw_input_contents:  # typed contents become raw
-        plain = encode(message, decode(message), "")
-        request = parse(service_pb2.ModelInferRequest, plain)
-    digest = hashlib.blake2b(digest_size=16)
-    for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True):
-        digest.update(repr((tensor.name, tensor.datatype, [*tensor.shape], len(raw))).encode())
-        digest.update(raw)
-    return digest.digest()
-
-
 class Unsent:
     """Requests whose content nobody has sent: neither recorded nor drawn here before."""
 
@@ -87,22 +76,58 @@ class Unsent:
         """Draw by `fresh`, then by mutation; `rng` must not be foreseeable."""
         self._traffic, self._fresh, self._rng = traffic, fresh, rng
         self._known: set[bytes] | None = None
+        self._asked: set[bytes] = set()  # content that was sent, of the recording too
 
     def add(self, messages: Sequence[bytes]) -> None:
         """Count `messages` as sent."""
-        self._sent().update(map(content, messages))
+        marks = set(map(content, messages))
+        self._sent().update(marks)
+        self._asked |= marks
 
     def draw(self, count: int) -> list[bytes]:
         """Return up to `count` salted requests; to fewer, spare mutated ones are added."""
-        if count <= 0:
-            return []
-        found: list[bytes] = []
-        if self._fresh is not None:
-            order = self._rng.integers(len(self._traffic.requests), size=count)
-            found += self._new(self._fresh.messages(order))
+        found = self.salted(count)
         if len(found) < count:
             seed, spare = int(self._rng.integers(1 << 31)), MUTATED_SPARE * count
             found += self._new(self._traffic.mutated(seed, spare))
+        return found
+
+    def salted(self, count: int) -> list[bytes]:
+        """Return up to `count` salted requests."""
+        if self._fresh is None or count <= 0:
+            return []
+        order = self._rng.integers(len(self._traffic.requests), size=count)
+        return self._new(self._fresh.messages(order))
+
+    def rows(self, count: int) -> list[tuple[bytes, bytes, bytes]]:
+        """Return up to `count` new requests, each with two that a memo of it would answer.
+
+        Those are the same again, and the same again or, where the salt keeps the columns of a
+        request, another salted copy of its original: a memo may go by what the salt leaves. To
+        fewer, requests of the recording are added that were not sent so far.
+        """
+        found: list[tuple[bytes, bytes, bytes]] = []
+        if self._fresh is not None:
+            order = self._rng.integers(len(self._traffic.requests), size=count)
+            firsts = self._fresh.messages(order)
+            others = firsts if self._fresh.salt.recombine else self._fresh.messages(order)
+            pairs = zip(firsts, others, strict=True)
+            found = [(first, first, other) for first, other in pairs if self._new([first])]
+        return found + [(m, m, m) for m in self._left(count - len(found))]
+
+    def _left(self, count: int) -> list[bytes]:
+        """Return up to `count` requests of the recording that were not sent so far."""
+        found: list[bytes] = []
+        if count <= 0:
+            return found
+        for place in self._rng.permutation(len(self._traffic.requests)).tolist():
+            message = self._traffic.requests[place]
+            mark = content(message)
+            if mark not in self._asked:
+                self._asked.add(mark)
+                found.append(message)
+            if len(found) >= count:
+                break
         return found
 
     def _new(self, messages: Sequence[bytes]) -> list[bytes]:
@@ -137,49 +162,57 @@ class Sequential:
         self.refusals = 0
         self.refused_differently = 0
         self.told = ""  # what the author of a draft may know of the first of those
+        self.counts: dict[str, KindCount] = {}  # by kind of request
+        self.kinds: list[str] = []  # of the requests whose answers were yielded, in order
+        self.odd: list[bytes] = []  # what both arms answered of the probes that may be timed
+        self._ids = np.random.default_rng(secrets.randbits(128))
 
     def answers(self, requests: Iterable[bytes], *, refereed: int = 0) -> Iterator[Compared]:
         """Yield (baseline, candidate, referee or None) for each request that both arms answer."""
+        numbered = enumerate(requests)
+        yield from self.probed(Probe(r, refereed=n < refereed, observed=True) for n, r in numbered)
+
+    def probed(self, probes: Iterable[Probe]) -> Iterator[Compared]:
+        """Yield (baseline, candidate, referee or None) for each probe that both arms answer."""
         with self._clients() as clients, ThreadPoolExecutor(len(ARMS)) as pool:
-            for number, request in enumerate(requests):
+            for probe in probes:
                 # Nothing is timed here, so both arms may be busy at the same time.
-                asked = [pool.submit(_ask, clients[arm], request) for arm in ARMS]
+                message = addressed(probe.message, self._ids)
+                asked = [pool.submit(_ask, clients[arm], message) for arm in ARMS]
                 both = self._answered(*(_decoded(future.result()) for future in asked))
+                self._count(probe.kind, answered=both is not None)
                 if both is None:
                     self._check_alive()
-                    continue
-                truth = None
-                if self._referee is not None and number < refereed:
-                    truth = self._referee.answer(decode(request))
-                yield *both, truth
-                if self.observe is not None:
-                    self.observe(request, *both)
-
-    def repeated(
-        self, requests: Sequence[bytes], timings: Timings, rng: np.random.Generator, most: int
-    ) -> Iterator[Compared]:
-        """Yield both arms' answers to each request and its repeats, timed into `timings`.
-
-        Ends once `most` requests were timed; those that are refused do not count.
-        """
-        with self._clients() as clients:
-            for request in requests:
-                if len(timings) >= most:
-                    return
-                taken_s: dict[str, list[float]] = {arm: [] for arm in ARMS}
-                for _ in range(1 + REPEATS):
-                    answers: dict[Arm, bytes | Refusal] = {}
-                    for arm in ARMS if rng.random() < 0.5 else ARMS[::-1]:
-                        begun_s = time.perf_counter()
-                        answers[arm] = _ask(clients[arm], request)
-                        taken_s[arm].append(time.perf_counter() - begun_s)
-                    both = self._answered(*(_decoded(answers[arm]) for arm in ARMS))
-                    if both is None:
-                        self._check_alive()
-                        break
-                    yield *both, None
+                elif not probe.far and not finite(both[0]):
+                    self.answered -= 1  # no gate but that of exact changes can compare it
                 else:
-                    timings.add(taken_s)
+                    yield self._compared(probe, both)
+                    if probe.observed and self.observe is not None:
+                        self.observe(probe.message, *both)
+
+    def _compared(self, probe: Probe, both: tuple[Tensors, Tensors]) -> Compared:
+        """Return what is compared of a probe's answers, and keep what it was."""
+        self.kinds.append(probe.kind)
+        if probe.odd:
+            self.odd.append(probe.message)
+        truth = None
+        if self._referee is not None and probe.refereed:
+            truth = self._referee.answer(decode(probe.message))
+        return *both, truth
+
+    def _count(self, kind: str, *, answered: bool) -> None:
+        seen = self.counts.get(kind, KindCount(answered=0, refused=0))
+        self.counts[kind] = KindCount(
+            answered=seen.answered + answered, refused=seen.refused + (not answered)
+        )
+
+    def named(self, gate: Gate) -> Gate:
+        """Return a gate, its detail completed by the kind of the request that it names."""
+        found = re.search(r"\brequest (\d{1,9})", gate.detail)
+        if found is None or int(found[1]) >= len(self.kinds):
+            return gate
+        kind = self.kinds[int(found[1])]
+        return gate.model_copy(update={"detail": f"{gate.detail} (a request of kind: {kind})"})
 
     @contextmanager
     def _clients(self) -> Iterator[dict[Arm, Client]]:
@@ -244,6 +277,11 @@ def _decoded(answer: bytes | Refusal) -> Tensors | Refusal:
         return decode_response(answer)
     except ValueError:
         return Refusal("MALFORMED")
+
+
+def finite(outputs: Tensors) -> bool:
+    """Whether every number of an answer is finite."""
+    return all(is_finite(values) for values in outputs.values())
 
 
 def timed(baseline: LoadResult, candidate: LoadResult) -> Iterator[Compared]:

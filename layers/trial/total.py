@@ -101,6 +101,7 @@ def _search(
             BlockContext(arm=arm, launch=1, pair=1, position=1),
             bench.rng,
             on_block,
+            bench.sending,
         )
         for arm in ARMS
     }

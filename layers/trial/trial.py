@@ -20,6 +20,7 @@ from layers.evidence import (
     OutputRow,
     Pair,
     ProfileRecord,
+    TrafficRecord,
     Verdict,
 )
 from layers.measure import stats
@@ -58,6 +59,7 @@ class Trial:
     load_test: LoadTest | None = None
     outputs_compared: int = 0
     warnings: list[str] = field(default_factory=list)
+    traffic: TrafficRecord | None = None  # once probes were sent
     profile: ProfileRecord | None = None  # of the candidate, where its signs were looked for
     signs: list[SignRecord] | None = None  # of its contract; None: not looked for
 
@@ -108,6 +110,7 @@ class Trial:
             ).hexdigest(),
             files_changed=sorted(edit.files),
             warnings=self.warnings,
+            traffic=self.traffic,
             profile=self.profile,
             wall_s=wall_s,
         )

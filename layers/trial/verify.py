@@ -10,7 +10,6 @@ draws the inputs after the candidate was written and compares every timed output
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -28,13 +27,14 @@ from layers.gates.paths import (
     paths_gate,
     plan_gate,
     protected_files,
+    remakes_traffic,
 )
 from layers.gates.referee import Referee
 from layers.measure import stats
 from layers.measure.launch import Arm, Bench, DoesNotServe, Launch, MeasuredPair
 from layers.measure.load import LoadResult
 from layers.sandbox.box import LimitReached
-from layers.trial import activation, equivalence, integrity, memory_probe, observing, public_checks
+from layers.trial import activation, equivalence, integrity, observing, public_checks
 from layers.trial.business_metric import (
     LEAST_REQUESTS,
     PER_PAIR,
@@ -45,7 +45,9 @@ from layers.trial.business_metric import (
     scoring,
 )
 from layers.trial.load_gate import load_test
-from layers.trial.memory_probe import REQUESTS, Timings
+from layers.trial.load_probe import MemoryProbe
+from layers.trial.memory_probe import REQUESTS
+from layers.trial.probes import Probes, completed, warnings_of
 from layers.trial.trial import DRAFT, Trial, TrialEnded, process_gain
 
 __all__ = ["Rules", "Verifier", "protected_files"]
@@ -135,9 +137,15 @@ class Verifier:
     def _judged(self, trial: Trial, baseline: StackView, stations: Callable[[], None]) -> Iteration:
         started = time.monotonic()
         end = self._watched(baseline, stations)
-        unseen = not_exercised(trial.candidate.edit.files, baseline.manifest)
-        repeated = self._bench.fresh.warning() if self._bench.fresh else None
-        trial.warnings += filter(None, [unseen, repeated])
+        files, fresh = trial.candidate.edit.files, self._bench.fresh
+        if fresh is not None:
+            fresh.mix(())
+        trial.traffic = completed(trial.traffic, fresh)
+        unseen = not_exercised(files, baseline.manifest)
+        remade = remakes_traffic(files, baseline.manifest)
+        repeated = fresh.warning() if fresh else None
+        trial.warnings += filter(None, [unseen, remade, repeated])
+        trial.warnings += warnings_of(trial.traffic)
         return trial.iteration(end, time.monotonic() - started)
 
     def _watched(self, baseline: StackView, stations: Callable[[], None]) -> TrialEnded:
@@ -277,35 +285,37 @@ class Verifier:
     def _correctness(self, trial: Trial, launch: Launch, baseline: StackView) -> None:
         """Compare outputs of recorded, new and mutated requests; some against the referee.
 
-        An approximation is held to its metric instead, over the recorded and the new ones.
+        They come in one random order; what both arms answered of them takes places in timed blocks,
+        too. An approximation is held to its metric instead, over the recorded and the new ones.
         """
-        rng = np.random.default_rng(secrets.randbits(128))  # nothing that a candidate can foresee
-        traffic = self._bench.load.traffic
-        recorded, mutated = equivalence.probes(traffic, rng)
-        unsent = equivalence.Unsent(traffic, self._bench.fresh, rng)
-        timings = Timings()
+        probes = Probes(self._bench, trial.candidate.hypothesis.change_class)
         with ExitStack() as undo:
             values = None
             if self._under_load is not None:
                 values = Values(self._under_load.values.process)
-                recorded += unsent.draw(LEAST_REQUESTS - len(recorded))
             referee = undo.enter_context(self._referee(baseline)) if self._referee else None
             observe = values.observe if values else None
             sequential = equivalence.Sequential(launch, referee, observe)
+            sent = probes.drawn(LEAST_REQUESTS if values else 0)
+            try:
+                self._compare_probes(trial, sequential, sequential.probed(sent))
+            finally:
+                trial.traffic = probes.record(sequential.counts)
+        self._memory(trial, launch, probes)
+        margin = self._bench.manifest.correctness.approximate_margin
+        if values is not None and margin is not None:
+            trial.pass_or_end(values.gate(margin))
+        if self._bench.fresh is not None:
+            self._bench.fresh.mix(sequential.odd)
 
-            def answers() -> Iterable[equivalence.Compared]:
-                yield from sequential.answers(recorded, refereed=equivalence.REFEREED)
-                sequential.observe = None
-                yield from sequential.answers(mutated)
-                unsent.add(mutated)
-                new = unsent.draw(REQUESTS)
-                yield from sequential.repeated(new, timings, rng, REQUESTS)
+    def _memory(self, trial: Trial, launch: Launch, probes: Probes) -> None:
+        """Ask both arms new requests and the same again, under load; compare all answers."""
 
-            self._compare_probes(trial, sequential, answers())
-            trial.pass_or_end(memory_probe.gate(timings, REQUESTS))
-            margin = self._bench.manifest.correctness.approximate_margin
-            if values is not None and margin is not None:
-                trial.pass_or_end(values.gate(margin))
+        def verify(old: LoadResult, new: LoadResult) -> None:
+            self._verify_timed(trial, old, new, 0)
+
+        probe = MemoryProbe(self._bench, launch, probes.rng)
+        trial.pass_or_end(probe.gate(probes.unsent, REQUESTS, verify))
 
     def _compare_probes(
         self,
@@ -321,7 +331,7 @@ class Verifier:
         trial.outputs_compared += sequential.answered
         trial.pass_or_end(sequential.gate())
         for gate in comparison.gates:
-            trial.pass_or_end(gate)
+            trial.pass_or_end(sequential.named(gate))
 
     def _measure(self, trial: Trial, launch: Launch) -> None:
         """Measure one launch's pairs and verify every timed output of them."""
@@ -410,11 +420,16 @@ class Verifier:
             )
 
     def _commit_gate(self, trial: Trial, launch: Launch) -> None:
-        """Replay recorded traffic open loop on the full stack; a regression there discards."""
+        """Replay recorded traffic open loop on the full stack; a regression there discards.
+
+        It is some stretch of the recording, which nobody can foresee.
+        """
         traffic = self._bench.load.traffic
         count = min(COMMIT_REQUESTS, len(traffic.order))
+        first = int(self._bench.rng.integers(len(traffic.order) - count + 1))
+        stretch = slice(first, first + count)
         recorded = launch.recorded(
-            traffic.order[:count], traffic.arrivals_s[:count], COMMIT_SEGMENTS
+            traffic.order[stretch], traffic.arrivals_s[stretch], COMMIT_SEGMENTS
         )
         for old, new in zip(
             recorded.results["baseline"], recorded.results["candidate"], strict=True

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -29,11 +30,12 @@ from layers.measure.blocks import BlockContext, rate_block, work_block
 from layers.measure.checks import ENVIRONMENT, Limits
 from layers.measure.fresh import Fresh
 from layers.measure.launch import Bench, DoesNotServe, Launch
-from layers.measure.load import LoadGenerator
+from layers.measure.load import LoadGenerator, LoadResult
 from layers.measure.records import UNANSWERED
+from layers.traffic.envelope import content
 from layers.traffic.salting import SALTS, Salter
-from layers.trial import memory_probe
-from layers.trial.equivalence import Sequential, timed
+from layers.trial.equivalence import Unsent, timed
+from layers.trial.load_probe import MemoryProbe
 from tests.grpc_peer import CPUS, ModelPeer, peer, record, response
 
 pytestmark = pytest.mark.alone
@@ -352,12 +354,36 @@ class CachingPeer(ModelPeer):
         super().__init__()
 
     def compute(self, request: bytes) -> bytes:
-        if request in self.answers:
+        known = content(request)
+        if known in self.answers and self.remembers():
             self.hits += 1
-            return self.answers[request]
+            return self.answers[known]
         time.sleep(self.work_s)
-        self.answers[request] = super().compute(request)
-        return self.answers[request]
+        self.answers[known] = super().compute(request)
+        return self.answers[known]
+
+    def remembers(self) -> bool:
+        return True
+
+
+class BusyCachingPeer(CachingPeer):
+    """Answers from its table only while it is asked by several at a time, as it is when timed."""
+
+    def __init__(self, work_s: float) -> None:
+        self.flying = 0
+        super().__init__(work_s)
+
+    def _answer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        with self._lock:
+            self.flying += 1
+        try:
+            return super()._answer(request, context)
+        finally:
+            with self._lock:
+                self.flying -= 1
+
+    def remembers(self) -> bool:
+        return self.flying > 1
 
 
 class WorkingPeer(ModelPeer):
@@ -391,18 +417,44 @@ def test_a_response_cache_never_pays_where_every_timed_request_is_new(bench, tmp
     assert recorded.blocks["candidate"][0].void is None
 
 
-def test_a_server_that_is_fast_on_what_it_has_seen_alone_is_found_out(bench):
+def asked_for_memory(bench: Bench, folder: Path, candidate: ModelPeer) -> tuple[str, set[str]]:
+    """Return the reason of the memory gate, and what all its answers compare as."""
+    traffic, rng = bench.load.traffic, np.random.default_rng(1)
+    fresh = Fresh(Salter(list(traffic.requests), [], SALTS[-1]), folder / "sets")
+    compared = set()
+
+    def verify(old: LoadResult, new: LoadResult) -> None:
+        compared.add(compare(timed(old, new), ChangeClass.EXACT).gates[0].reason)
+
+    renewing = replace(bench, fresh=fresh)
+    with launch(renewing, candidate, WorkingPeer()) as started:
+        probe = MemoryProbe(renewing, started, rng)
+        found = probe.gate(Unsent(traffic, fresh, rng), 24, verify)
+    return found.reason, compared
+
+
+@pytest.mark.parametrize("kind", [CachingPeer, BusyCachingPeer])
+def test_a_server_that_is_fast_on_what_it_has_seen_alone_is_found_out(bench, tmp_path, kind):
     """Warm-only runs: everything after the first round would measure the cache."""
-    made, _ = bench
-    requests = [made.load.traffic.requests[i] for i in range(KNOWN - 10, KNOWN)]
-    timings = memory_probe.Timings()
-    with launch(made, CachingPeer(work_s=0.02), WorkingPeer()) as started:
-        started.arm("candidate").answers.clear()
-        sequential = Sequential(started, None, None)
-        answers = sequential.repeated(requests, timings, np.random.default_rng(1), 10)
-        gates = compare(answers, ChangeClass.EXACT).gates
-    assert [gate.reason for gate in gates] == ["outputs_identical"]
-    assert memory_probe.gate(timings).reason == "answers_from_memory"
+    reason, compared = asked_for_memory(bench[0], tmp_path, kind(0.02))
+    assert (reason, compared) == ("answers_from_memory", {"outputs_identical"})
+
+
+def test_a_server_that_remembers_nothing_passes(bench, tmp_path):
+    reason, compared = asked_for_memory(bench[0], tmp_path, WorkingPeer())
+    assert (reason, compared) == ("no_memory_seen", {"outputs_identical"})
+
+
+def test_one_that_fails_a_repeat_is_rejected_for_that(bench, tmp_path):
+    class Failing(WorkingPeer):
+        def compute(self, request: bytes) -> bytes:
+            if self.ran > WARM + 30:
+                raise RuntimeError("no")
+            return super().compute(request)
+
+    with pytest.raises(DoesNotServe) as caught:
+        asked_for_memory(bench[0], tmp_path, Failing())
+    assert caught.value.reason == "errors_under_load"
 
 
 def test_both_arms_are_warmed_by_as_many_requests(bench):

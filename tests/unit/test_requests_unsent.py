@@ -84,6 +84,37 @@ def test_nothing_is_drawn_where_nothing_is_new(tmp_path):
     assert kept.draw(3) == []
 
 
+def marks(messages) -> list[bytes]:
+    return [content(message) for message in messages]
+
+
+def test_repeats_of_a_new_request_have_its_content(tmp_path):
+    drawing = unsent(tmp_path, WIDE)
+    rows = drawing.rows(12)
+    assert [len(row) for row in rows] == [3] * 12
+    for row in rows:
+        assert len(set(marks(row))) == 1
+    firsts = set(marks(row[0] for row in rows))
+    assert len(firsts) == 12
+    assert not firsts & set(marks(WIDE))
+    assert not firsts & set(marks(row[0] for row in drawing.rows(12)))
+
+
+def test_where_columns_stay_one_repeat_is_another_copy_of_the_same_original(tmp_path):
+    for first, again, other in unsent(tmp_path, WIDE, SALTS[1]).rows(12):
+        assert content(first) == content(again) != content(other)
+        names = [sorted(decode(message)["s"].flat) for message in (first, other)]
+        assert names[0] == names[1]
+
+
+def test_where_no_salt_makes_new_ones_the_rest_of_the_recording_stands_in(tmp_path):
+    drawing = unsent(tmp_path, WIDE, UNSALTED)
+    drawing.add(WIDE[:20])
+    rows = drawing.rows(6)
+    assert sorted(marks(row[0] for row in rows)) == sorted(marks(WIDE[20:]))
+    assert drawing.rows(6) == []
+
+
 def calibrated(folder, messages, monkeypatch, refused=()) -> tuple[str, list[str]]:
     """Return the salt that calibration picks, and what it notes; `refused` salts fail."""
     notes: list[str] = []

@@ -95,13 +95,14 @@ def test_an_edit_without_a_patch_is_a_no_op():
         "traffic/arrivals.csv",
         "traffic/record.py",
         "traffic/words/de.txt",
+        "net/model.py",  # an input of the step that writes the traffic
     ],
 )
 def test_what_judges_a_candidate_is_protected_from_it(file):
     assert paths(MODEL, file) == (GateResult.FAIL, "touches_protected_files", file)
 
 
-@pytest.mark.parametrize("file", ["traffic_shaping.py", "net/model.py", "judge/other.py"])
+@pytest.mark.parametrize("file", ["traffic_shaping.py", "network/model.py", "judge/other.py"])
 def test_files_that_only_look_like_it_are_not_protected(file):
     assert paths(file)[1] == "paths_allowed"
 

@@ -117,6 +117,7 @@ REASONS: Mapping[Kind, frozenset[str]] = {
             "no_referee",
             "requests_not_new",
             "memory_undecided",
+            "memory_undecided",
             "metric_undecided",
             "too_few_answers",
             "too_few_requests",
