@@ -14,6 +14,7 @@ from layers.triton.pbtxt.document import Protobuf
 
 MAX_SOURCE_BYTES = 200_000  # a larger file is data or generated code, and slow to analyse
 OUR_PACKAGES = frozenset({"fvec_native", "fvec_vocabulary"})  # that a candidate brought
+_INSTALLED = frozenset({"site-packages", "dist-packages"})  # an environment beside the model
 MAX_CONFIG_BYTES = 1_000_000
 
 
@@ -40,9 +41,9 @@ def read_files(stack: StackView) -> dict[str, list[File]]:
 
 
 def _python_files(models: Path) -> Iterator[Path]:
-    """Yield regular files only: a link may lead out of the checkout. Not what we wrote ourselves."""
+    """Yield regular files only: a link may lead out of the checkout. Not what others or we wrote."""
     for path in sorted(models.glob("*/**/*.py")):
-        if OUR_PACKAGES.intersection(path.relative_to(models).parts):
+        if (OUR_PACKAGES | _INSTALLED).intersection(path.relative_to(models).parts):
             continue
         inside = not any(p.is_symlink() for p in (path, *path.parents) if p.is_relative_to(models))
         if inside and path.is_file() and path.stat().st_size <= MAX_SOURCE_BYTES:

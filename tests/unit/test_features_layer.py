@@ -132,3 +132,14 @@ def test_links_and_files_that_are_not_text_are_not_read(stack, tmp_path_factory)
     (stack.root / "models" / "linked").symlink_to(outside)
     (version / "blob.py").write_bytes(b"\xff\xfe")
     assert LAYER.diagnose(SPOTS, stack, CARDS) == ()
+
+
+def test_installed_packages_below_a_model_are_not_read(stack):
+    said = LAYER.diagnose(SPOTS, stack, CARDS)
+    assert not any("left as they are" in hypothesis.why for hypothesis in said)
+    packages = stack.root / "models/prep/1/env/lib/python3.11/site-packages/theirs"
+    packages.mkdir(parents=True)
+    (packages / "other.py").write_text(
+        "import numpy as np\n\n\ndef f(parts):\n    return np.concatenate(parts, axis=0)\n"
+    )
+    assert LAYER.diagnose(SPOTS, stack, CARDS) == said
