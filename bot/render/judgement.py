@@ -57,8 +57,15 @@ REASONS: Mapping[str, str] = {
     "too_few_answers": "too few answers for the business metric",
     "works_while_idle": "it uses the CPU while the other arm is measured",
     "leaves_its_cpus": "it runs on other CPUs than the baseline may use",
+    "answers_in_the_servers_place": "something other than the model server stood where that listens",
+    "output_limit": "it wrote more than it may",
+    "costs_more_cpu": "it takes more CPU per request, all processes counted",
+    "voids_one_sided": "blocks were dropped that speak against the change, and the machine may not be why",
+    "neighbours_one_sided": "something without a name used the CPU while the baseline was measured",
     "model_did_not_run": "a model ran less often than in the baseline",
     "served_from_cache": "answers came from the server's cache",
+    "outputs_share_memory": "who writes to one output changes another one",
+    "output_not_writable": "an output cannot be written to, and the baseline's can",
     "answers_from_memory": "a repeated request is faster than a new one: content is remembered",
     "slower": "the change is slower",
     "below_noise_floor": "the gain cannot be told from the noise of this machine",
@@ -73,6 +80,8 @@ REASONS: Mapping[str, str] = {
     "gain_differs": "the gain is surely lower than recorded",
     "gain_not_confirmed": "the gain was not shown again, and is not surely lower either",
     "launches_differ": "a fresh start is far slower than those that were looked at",
+    "memory_grows": "the process grows with every call",
+    "reference_slowed": "the baseline is slower beside the candidate than beside itself",
 }
 _FOOTER = "By `fvec`, which merged and pushed nothing. Every number is in `{data}`."
 

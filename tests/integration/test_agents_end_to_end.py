@@ -52,7 +52,7 @@ SHORT = (
     (verify, "CONFIRMING", 2),
     (instruments, "TOTAL_BUDGET", Budget(windows=2, window_s=1.0)),
 )
-UNDECIDED = {"machine_too_noisy", "slo_undecided", "launches_differ"}
+UNDECIDED = {"machine_too_noisy", "slo_undecided", "launches_differ", "memory_undecided"}
 ONE_CANDIDATE = ('owner: "@serving"\n', 'owner: "@serving"\nbudget: {candidates: 1}\n')
 
 
