@@ -101,8 +101,8 @@ def add_out_and_seed(
         "--seed",
         type=read_seed,
         default=0,
-        help="seed of all draws but those that a candidate must not foresee (default: 0, which for "
-        "callables draws one that the report names)",
+        help="seed of all draws but those that a candidate must not foresee (default: 0, which draws "
+        "one from the operating system; the report names it)",
     )
 
 
