@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import py_compile
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,10 @@ from layers.sandbox.base import Confinement, Limits
 from layers.sandbox.box import Sandbox
 
 CHILD = Path(codec.__file__).with_name("child.py")
-How: TypeAlias = Literal["fresh", "refill", "read_only", "strided"]
+BESIDE_CHILD = ("codec.py", "memory.py", "snapshot.py")  # what it loads
+# What one thread is said by where functions run as elsewhere: nothing that only we would set.
+ONE_THREAD_ELSEWHERE = {"OMP_THREAD_LIMIT": "1"}
+How: TypeAlias = Literal["fresh", "refill", "read_only"]
 
 
 class Ended(Exception):  # an answer, not an error
@@ -38,6 +43,13 @@ class Cell:
     cpu: int  # that both arms are pinned to
     spin: bool  # whether the parent has another CPU to wait on
     hash_seed: int = 0  # of str and bytes, the same in all processes of a launch
+    caller: Path = CHILD  # what drives a function; see `laid_out`
+    elsewhere: bool = False  # another environment and command line than in all other launches
+
+    @property
+    def word(self) -> str:
+        """The one word of the command line that code sees."""
+        return "serve" if self.elsewhere else "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,7 @@ class Loaded:
     attributes: dict[str, Any]
     changes: frozenset[str]
     versions: dict[str, str]
+    parameters: tuple[tuple[str, str, bool], ...] = ()  # name, kind, whether it may be left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,7 @@ class Answer:
     body: bytes  # of the outputs; empty where it raised
     raised: str | None = None
     fetch_s: float = 0.0  # from asking for the outputs to having them, less what others took
-    fetch_cpu_s: float = 0.0  # of all its threads meanwhile
+    fetch_cpu_s: float = 0.0  # of all its threads meanwhile: copying out, mostly
 
     @property
     def busy_s(self) -> float:
@@ -71,14 +84,27 @@ class Answer:
         return codec.decode(self.body)
 
 
+def laid_out(folder: Path) -> Path:
+    """Copy what drives a function to a folder whose name tells nothing; return the file to run.
+
+    Code under judgement sees that folder and the command line. It may know where it runs; it shall
+    not know it from a name.
+    """
+    for name in BESIDE_CHILD:
+        file = shutil.copyfile(CHILD.with_name(name), folder / name)
+        py_compile.compile(str(file), doraise=True)  # else every process does it
+    return shutil.copyfile(CHILD, folder / "main.py")
+
+
 def environment(cell: Cell) -> dict[str, str]:
     """Return what every process sees: nothing of ours, one thread, a home that is empty."""
     scrubbed = scrubbed_environment(path_first=cell.python.parent, home=Path("/"))
-    return {**scrubbed, **ONE_THREAD, "PYTHONHASHSEED": str(cell.hash_seed)}
+    threads = ONE_THREAD_ELSEWHERE if cell.elsewhere else ONE_THREAD
+    return {**scrubbed, **threads, "PYTHONHASHSEED": str(cell.hash_seed)}
 
 
 def confinement(cell: Cell, spec: Spec) -> Confinement:
-    """Return what a process may see: the interpreter's environment, the code, this folder."""
+    """Return what a process may see: the interpreter's environment, the code, what drives it."""
     environment = cell.python.parent.parent
-    folders: Mapping[Path, None] = dict.fromkeys([environment, spec.folder, CHILD.parent])
+    folders: Mapping[Path, None] = dict.fromkeys([environment, spec.folder, cell.caller.parent])
     return Confinement(read_only=list(folders), writable=[], limits=cell.limits)

@@ -1,8 +1,11 @@
-"""The process of one function: `python -P child.py`, run by path, driven over its pipes.
+"""The process of one function: run by path, driven over its pipes.
 
 Standard library and numpy only, as it runs in the environment of the code under judgement. It
 reads commands on stdin (a byte, a length of 8 bytes little endian, a body) and answers on stdout
 in the same form. The parent trusts nothing that comes back; it owns inputs, clock and verdict.
+
+It runs as a copy in a folder of no telling name, and its modules cannot be imported: nothing that
+code looks at in passing says that it is judged.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import json
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,14 +28,15 @@ Anything: TypeAlias = Any  # what code takes and returns
 
 
 def _sibling(name: str) -> Anything:
-    """Return the module beside this file, under a name that no other module has."""
+    """Return the module beside this file, which nobody else can import."""
     path = Path(__file__).with_name(f"{name}.py")
-    spec = importlib.util.spec_from_file_location(f"_fvec_{name}", path)
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(name)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    sys.modules[name] = module  # dataclasses look it up while it is executed
     spec.loader.exec_module(module)
+    del sys.modules[name]  # the code may have a module of this name
     return module
 
 
@@ -86,7 +90,7 @@ class Inputs:
         """Take new arguments in; those that are not named stay the very same objects.
 
         fresh: new objects. refill: new content in the same objects where their form allows it.
-        read_only, strided: numpy arrays that may not be written, or are rows of a larger one.
+        read_only: numpy arrays that may not be written.
         """
         for name, leaf in tree.items():
             old = self.arguments.get(name)
@@ -95,8 +99,6 @@ class Inputs:
                 continue
             if how == "read_only" and isinstance(value, np.ndarray):
                 value.flags.writeable = False
-            if how == "strided" and isinstance(value, np.ndarray) and value.ndim:
-                value = _strided(value)
             self.arguments[name] = value
 
 
@@ -117,21 +119,13 @@ def _refilled(old: Anything, value: Anything) -> bool:
     return True
 
 
-def _strided(value: Anything) -> Anything:
-    """Return the array as every second row of a larger one."""
-    larger = np.empty((2 * value.shape[0], *value.shape[1:]), dtype=value.dtype)
-    larger[::2] = value
-    larger[1::2] = value
-    return larger[::2]
-
-
-def load(spec: dict[str, Any]) -> tuple[Anything, dict[str, Any]]:
-    """Return the function that a spec names; a class is instantiated."""
+def load(spec: dict[str, Any], own: dict[str, object]) -> tuple[Anything, dict[str, Any]]:
+    """Return the function that a spec names, a class instantiated, and the state before it."""
     folder = str(spec["folder"])
     sys.path.insert(0, folder)
     for name in spec["preload"]:
         importlib.import_module(name)
-    before = snapshot.take(OWN)
+    before = snapshot.take(own)
     if spec["file"]:
         found = getattr(_module(Path(spec["file"])), spec["function"])
     else:
@@ -193,12 +187,10 @@ class Session:
         self._result: Any = None
         self._earlier: Any = None
         self._kept: list[Any] = []
-        self._node: dict[str, Any] = {}
-        self._pending: tuple[bytes, ...] = (b"X",)
-
-    def serve(self) -> None:
-        """Answer commands until the parent closes the pipe."""
-        commands: dict[bytes, Callable[[memoryview], None]] = {
+        self._given: tuple[list[Any], dict[str, Any]] = ([], {})  # of the next call
+        self._written: Any = None  # what the last result held before the parent wrote into it
+        self._raised = Caught()  # by the last call
+        self._commands: dict[bytes, Callable[[memoryview], None]] = {
             b"L": self._load,
             b"P": self._put,
             b"G": self._go,
@@ -210,19 +202,23 @@ class Session:
             b"E": self._report_earlier,
             b"K": self._keep,
             b"H": self._report_kept,
+            b"W": self._write,
             b"A": self._report_aliases,
             b"C": self._report_changes,
         }
+
+    def serve(self) -> None:
+        """Answer commands until the parent closes the pipe."""
         while True:
             code, body = self._pipe.read()
-            commands[code](body)
+            self._commands[code](body)
 
     def _json(self, value: object) -> None:
         self._pipe.write(b"J", json.dumps(value).encode())
 
     def _load(self, body: memoryview) -> None:
         with Caught() as caught:
-            self._function, self._before = load(json.loads(bytes(body)))
+            self._function, self._before = load(json.loads(bytes(body)), self._own())
         if caught.text is not None:
             self._json({"error": caught.text})
             return
@@ -233,6 +229,7 @@ class Session:
         self._json(
             {
                 "attributes": _plain(attributes),
+                "parameters": memory.parameters(self._function),
                 "changes": self._changes(),
                 "versions": {
                     name: str(getattr(sys.modules[name], "__version__", ""))
@@ -243,7 +240,16 @@ class Session:
         )
 
     def _changes(self) -> list[str]:
-        return list(snapshot.changes(self._before, snapshot.take(OWN)))
+        return list(snapshot.changes(self._before, snapshot.take(self._own())))
+
+    def _own(self) -> dict[str, object]:
+        """Return what this process is driven by, to be watched: hidden names and code too."""
+        parts: dict[str, object] = {f"command {n!r}": m for n, m in self._commands.items()}
+        for name, thing in (("session", self), ("pipe", self._pipe), ("inputs", self._inputs)):
+            parts |= _methods(name, thing)
+        for module in (sys.modules[__name__], codec, memory, snapshot):
+            parts |= _contents(module)
+        return {"the caller": types.SimpleNamespace(**parts)}
 
     def _put(self, body: memoryview) -> None:
         (size,) = codec.HEADER.unpack_from(body)
@@ -255,33 +261,36 @@ class Session:
             self._earlier = self._result = None
             gc.collect(0)
             memory.poison(options["poison"], options["byte"])
+        by_position, left_out = options.get("by_position", []), options.get("left_out", [])
+        self._given = memory.given(self._inputs.arguments, by_position, left_out)
         self._pipe.write(b"R")
 
     def _go(self, _body: memoryview) -> None:
+        """Call the function; the clock stops at its return, before anything of ours is done."""
         self._earlier, self._result = self._result, None
-        with Caught() as caught:
-            self._result = self._function(**self._inputs.arguments)
-        if caught.text is not None:
-            self._pending = (b"X", caught.blob)
-        else:
-            with Caught() as caught:
-                self._node, blobs = codec.copied(self._result)
-                self._pending = (b"V", *blobs)
-            if caught.text is not None:
-                self._pending = (b"U", caught.blob)
+        args, named = self._given
+        with Caught() as self._raised:
+            self._result = self._function(*args, **named)
         self._pipe.write(b"D")
 
     def _no_op(self, _body: memoryview) -> None:
-        """Copy the last result out as a call does, without calling."""
-        self._node, blobs = codec.copied(self._result)
-        self._pending = (b"V", *blobs)
+        """Do what a call does, without calling."""
         self._pipe.write(b"D")
 
     def _fetch(self, _body: memoryview) -> None:
-        """Hand over what the last call returned or raised."""
-        (code, *blobs), self._pending = self._pending, (b"X",)
-        head = [codec.header(self._node)] if code == b"V" else []
-        self._pipe.write(code, *head, *blobs)
+        """Copy out and hand over what the last call returned, or what it raised."""
+        if self._raised.text is not None:
+            self._pipe.write(b"X", self._raised.blob)
+            return
+        blobs: list[bytes] = []
+        with Caught() as caught:
+            _refuse_leaves(self._result)
+            node, copies = codec.copied(self._result)
+            blobs = [codec.header(node), *copies]
+        if caught.text is not None:
+            self._pipe.write(b"U", caught.blob)
+        else:
+            self._pipe.write(b"V", *blobs)
 
     def _make(self, body: memoryview) -> None:
         """Draw the arguments of one call: all of them, or without or only with the state's."""
@@ -325,6 +334,16 @@ class Session:
         """Read one of the results again that were kept."""
         self._pipe.write(b"V", codec.encode(self._kept[codec.HEADER.unpack(body)[0]]))
 
+    def _write(self, body: memoryview) -> None:
+        """Write into the last result as a caller may, and tell it then; or put back what was there."""
+        if json.loads(bytes(body)):
+            self._written = memory.Written(self._result)
+            self._pipe.write(b"V", codec.encode([self._written.writable, self._result]))
+        else:
+            self._written.restore()
+            self._written = None
+            self._pipe.write(b"R")
+
     def _report_aliases(self, _body: memoryview) -> None:
         self._json(memory.shared(self._result, self._inputs.arguments))
 
@@ -332,13 +351,52 @@ class Session:
         self._json(self._changes())
 
 
-OWN: dict[str, object] = {
-    "the caller": sys.modules[__name__],
-    "the caller's codec": codec,
-    "the caller's pipe": Pipe,
-    "the caller's session": Session,
-    "the caller's inputs": Inputs,
-}
+def _refuse_leaves(value: Anything, depth: int = 0) -> None:
+    """Raise CodecError where a result holds what values travel as: it is ours to make."""
+    if isinstance(value, codec.Leaf):
+        raise codec.CodecError("a leaf is no array, tensor, number, text or bytes")
+    if depth > codec.MAX_DEPTH:
+        raise codec.CodecError(f"nested deeper than {codec.MAX_DEPTH}")
+    if isinstance(value, dict | tuple | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _refuse_leaves(item, depth + 1)
+
+
+def _contents(module: Anything) -> dict[str, object]:
+    """Return what a module of ours is made of: all its names, and what its functions run."""
+    found: dict[str, object] = {}
+    for key, value in list(vars(module).items()):
+        if key.startswith("__"):
+            continue
+        name = f"{module.__name__.strip('_')} {key}"
+        found[name] = value
+        if getattr(value, "__module__", None) != module.__name__:
+            continue
+        found |= _code(name, value)
+        parts: Mapping[str, object] = vars(value) if isinstance(value, type) else {}
+        for part, function in list(parts.items()):
+            found |= _code(f"{name} {part}", function)
+    return found
+
+
+def _methods(name: str, thing: object) -> dict[str, object]:
+    """Return an object of ours and the functions that its methods are now."""
+    found: dict[str, object] = {name: thing}
+    for key in vars(type(thing)):
+        if not key.startswith("__"):
+            method = getattr(thing, key)
+            found[f"{name} {key}"] = getattr(method, "__func__", method)
+    return found
+
+
+def _code(name: str, function: object) -> dict[str, object]:
+    """Return a function with what it runs; another attribute of a class as it is."""
+    found = {name: function}
+    if isinstance(function, types.FunctionType):
+        found[f"{name} code"] = function.__code__
+        found[f"{name} defaults"] = function.__defaults__
+        found[f"{name} keyword defaults"] = function.__kwdefaults__
+    return found
 
 
 def _plain(value: Anything) -> Anything:
@@ -353,8 +411,8 @@ def _plain(value: Anything) -> Anything:
 
 
 def main() -> None:
-    """Serve one function. What it may see of us is an argv of one neutral word."""
-    sys.argv[:] = ["main"]
+    """Serve one function. What it may see of us is an argv of one word, the parent's to choose."""
+    sys.argv[:] = sys.argv[1:2] or ["main"]
     # Freeing one large block teaches glibc to keep all smaller ones: else code that happened to
     # do so at import would look faster by the page faults of every call.
     np.empty(LARGEST_KEPT_BYTES, dtype=np.uint8)

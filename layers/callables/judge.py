@@ -1,7 +1,7 @@
 """One function against another: from two specs to a verdict with its evidence.
 
     loads -> correctness (by kinds of content) -> A/A noise -> looks (launches of pairs)
-          -> four fresh pairs -> accepted
+          -> fresh starts, one of them in another environment -> accepted
 
 Reference, candidate and maker of inputs run in processes of their own, in the sandbox; inputs,
 clock, comparison and verdict are here.
@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from layers.base import ChangeClass
-from layers.callables import correctness, timing
+from layers.callables import conduct, correctness, strays, timing
 from layers.callables.audit import Audit
 from layers.callables.cases import METRIC_DRAWS, REPEATS, Cases
-from layers.callables.ceilings import copy_floor_gate
-from layers.callables.cell import Cell, Ended
+from layers.callables.ceilings import write_floor_gate
+from layers.callables.cell import Cell, Ended, laid_out
 from layers.callables.compare import gate
 from layers.callables.correctness import Correctness
 from layers.callables.machine import aside, environment, quietest
@@ -68,7 +68,11 @@ def judge_callable(options: CallableOptions, events: Events) -> JudgeReport:
     record = Record()
     cpus = sorted(os.sched_getaffinity(0))
     cpu = options.cpus[0] if options.cpus else quietest(cpus)
-    with tempfile.TemporaryDirectory(prefix="fvec-judge-") as folder, aside(cpu):
+    with (
+        tempfile.TemporaryDirectory(prefix="fvec-judge-") as folder,
+        tempfile.TemporaryDirectory(prefix="app-") as seen,  # by the candidate
+        aside(cpu),
+    ):
         cell = Cell(
             sandbox=sandbox,
             python=options.python,
@@ -76,6 +80,7 @@ def judge_callable(options: CallableOptions, events: Events) -> JudgeReport:
             logs=_folder(options.logs or Path(folder)),
             cpu=cpu,
             spin=len(cpus) > 1,
+            caller=laid_out(Path(seen)),
         )
         judgement = _Judgement(options, specs, cell, seed, record, events)
         end = _ended(judgement, record)
@@ -141,7 +146,9 @@ class _Judgement:
         self._preload: list[str] = []
         self._calls = 0  # of each arm in a pair
         self._launches = 0
-        self._outside: list[timing.Outside] = []  # of every launch of the candidate
+        self._outside: list[conduct.Outside] = []  # of every launch of the candidate
+        self._alone_s = 0.0  # a call of the reference beside itself
+        self._beside_s: list[float] = []  # beside the candidate, launch by launch
         self._audit = Audit(options.change_class, options.margin)
         self._audits: list[Gate] = []  # of all launches so far
         self._limit_s = 60.0
@@ -173,16 +180,21 @@ class _Judgement:
             self.station = "correctness"
             self._check(
                 Correctness(
-                    reference, candidate, referee, self._options.change_class, self._record
+                    reference,
+                    candidate,
+                    referee,
+                    self._options.change_class,
+                    self._record,
+                    self._rng,
                 ),
                 cast,
             )
             self._timeable(reference, candidate)
 
-    def _cast(self, attempt: str) -> Cast:
+    def _cast(self, attempt: str, *, elsewhere: bool = False) -> Cast:
         """Return what starts processes that hash alike, as nobody can know before."""
         hash_seed = int(self._rng.integers(1, 1 << 32))
-        return Cast(replace(self._cell, hash_seed=hash_seed), attempt)
+        return Cast(replace(self._cell, hash_seed=hash_seed, elsewhere=elsewhere), attempt)
 
     def _start_referee(self, cast: Cast) -> Process | None:
         """Start the float64 referee: the one that is named, else the reference itself."""
@@ -197,7 +209,9 @@ class _Judgement:
         took_s = time.monotonic() - started
         self._record.versions = old.versions
         self._preload = [name for name in ("torch",) if name in old.versions]
-        candidate.time_limit_s = LOAD_LIMIT_S + LOAD_FACTOR * took_s
+        self._parameters = old.parameters
+        self._first_call_s = LOAD_LIMIT_S + LOAD_FACTOR * took_s  # it may compile then
+        candidate.time_limit_s = candidate.first_call_s = self._first_call_s
         new = candidate.load(self._preload)
         self._record.take(correctness.loads_gate(old, new, reference, candidate))
 
@@ -208,9 +222,11 @@ class _Judgement:
         draws = METRIC_DRAWS if approximate else REPEATS
         try:
             station.run(cases.fresh(draws))
-            station.run(cases.objects())
+            station.writes(cases.written())
+            station.run(cases.calls(self._parameters))
+            station.run(cases.objects(station.calls))
             station.run(cases.unusual())
-            station.run(cases.sizes(float(np.median(station.calls.reference_s))))
+            station.run(cases.sizes(station.calls))
             station.settle()
             station.run(cases.contents())
             station.run(cases.again())
@@ -220,12 +236,12 @@ class _Judgement:
         self._call_s = float(np.median(station.calls.reference_s))
         self._candidate_s = float(np.median(station.calls.candidate_s))
         self._limit_s = correctness.LEAST_LIMIT_S + correctness.LIMIT_FACTOR * self._call_s
-        self._output_bytes = sum(station.calls.sizes)
-        self._input_bytes = sum(station.calls.row_bytes)
+        self._written_bytes = station.calls.written_bytes
         if approximate:
-            self._record.take(self._metric(station, cast))
+            for answer in self._metric(station, cast):
+                self._record.take(answer)
 
-    def _metric(self, station: Correctness, cast: Cast) -> Gate:
+    def _metric(self, station: Correctness, cast: Cast) -> list[Gate]:
         """Judge the business metric of both arms' outputs, call by call."""
         if self._specs.metric is None or self._options.margin is None:
             raise InvalidInput(
@@ -235,7 +251,8 @@ class _Judgement:
         metric = cast.start("metric", self._specs.metric)
         ours(lambda: metric.load(self._preload))
         audit = Audit(self._options.change_class, self._options.margin)
-        return audit.metric(station.calls.scored, metric)
+        found = [audit.metric(station.calls.scored, metric)]
+        return [*found, *audit.of_other_calls(station.calls.others, metric)]
 
     def _timeable(self, reference: Process, candidate: Process) -> None:
         """Refuse what a clock cannot tell: memories, calls near the harness' own time."""
@@ -253,9 +270,7 @@ class _Judgement:
                 gate("harness", GateResult.INCONCLUSIVE, "too_short_to_time", times + hint)
             )
         self._record.take(gate("harness", GateResult.PASS, "long_enough_to_time", times))
-        self._record.take(
-            copy_floor_gate(self._input_bytes + self._output_bytes, self._candidate_s, self._call_s)
-        )
+        self._record.take(write_floor_gate(self._written_bytes, self._candidate_s, self._call_s))
 
     # --- timing ---
 
@@ -269,24 +284,36 @@ class _Judgement:
         self._record.resolvable = stats.resolvable(noise, self._plan, seconds)
         return noise
 
-    def _launch(self, *, noise: bool = False, count: int | None = None) -> list[Pair]:
-        """Start both arms afresh and measure one launch's pairs: `count`, or as many as looks ask for."""
+    def _launch(
+        self, *, noise: bool = False, count: int | None = None, elsewhere: bool = False
+    ) -> list[Pair]:
+        """Start both arms afresh and measure one launch's pairs: `count`, or as many as looks ask for.
+
+        `elsewhere`: in another environment than all other launches.
+        """
         if time.monotonic() > self._deadline:
             raise Stopped(Verdict.INCONCLUSIVE, "budget_spent", f"{self._options.budget_s:g} s")
         started = time.monotonic()
         self._launches += 1
-        number = self._launches - NOISE_LAUNCHES
-        with self._cast(f"launch-{self._launches}") as cast:
+        wanted = count or self._plan.pairs_per_launch
+        with self._cast(f"launch-{self._launches}", elsewhere=elsewhere) as cast:
             arms = self._arms(cast, noise=noise)
             launch = timing.Launch(
-                arms, self._maker, self._rng, self._options.change_class, self._record
+                arms,
+                self._maker,
+                self._rng,
+                self._options.change_class,
+                self._record,
+                timing.Extent(self._calls, wanted),
             )
-            wanted = count or self._plan.pairs_per_launch
-            pairs = []
             for n in range(wanted):
-                pairs.append(launch.pair(number, n + 1, self._calls))
+                launch.pair()
                 self._events.progress(n + 1, wanted, "pairs")
-            if not noise:
+            pairs = launch.close(self._launches - NOISE_LAUNCHES)
+            if noise:
+                times = [*launch.call_s["baseline"], *launch.call_s["candidate"]]
+                self._alone_s = max(self._alone_s, float(np.median(times)))
+            else:
                 self._audited(launch, cast)
         self._record.outputs_compared += launch.compared
         self._launch_s = time.monotonic() - started
@@ -295,17 +322,21 @@ class _Judgement:
     def _audited(self, launch: timing.Launch, cast: Cast) -> None:
         """Hold a launch to what its pairs do not say; what passes is kept once all are over."""
         self._outside.append(launch.outside)
+        self._beside_s.append(float(np.median(launch.call_s["baseline"])))
         old_s, new_s = (float(np.median(launch.call_s[arm])) for arm in timing.ARMS)
-        floor = copy_floor_gate(self._input_bytes + self._output_bytes, new_s, old_s)
+        floor = write_floor_gate(self._written_bytes, new_s, old_s)
         found = [
-            timing.company_gate(self._outside),
-            timing.outside_gate(self._outside),
+            conduct.company_gate(self._outside),
+            conduct.outside_gate(self._outside),
+            conduct.growth_gate(self._outside),
+            conduct.sizes_gate(self._outside),
             floor.model_copy(update={"name": "timed floor"}),
         ]
         referee = self._start_referee(cast)
         if referee is not None:
             ours(lambda: referee.load(self._preload))
             found.append(self._audit.referee(launch.samples, referee))
+            found.append(strays.refereed(launch.told, referee))
         if self._specs.metric is not None and launch.samples:
             metric = cast.start("metric", self._specs.metric)
             ours(lambda: metric.load(self._preload))
@@ -327,10 +358,15 @@ class _Judgement:
         }
         order = [timing.ARMS[i] for i in self._rng.permutation(2)]
         arms: dict[timing.Arm, Process] = {arm: cast.start(*plays[arm]) for arm in order}
-        for arm in order:
-            arms[arm].load(self._preload)
-            if plays[arm][0] == "candidate":
-                arms[arm].time_limit_s = self._limit_s
+        loaded = {arm: arms[arm].load(self._preload) for arm in order}
+        if not noise:
+            arms["candidate"].time_limit_s = self._limit_s
+            arms["candidate"].first_call_s = self._first_call_s
+            answer = correctness.loads_gate(
+                loaded["baseline"], loaded["candidate"], arms["baseline"], arms["candidate"]
+            )
+            if answer.result is GateResult.FAIL:
+                self._record.take(answer.model_copy(update={"name": "timed loads"}))
         return arms
 
     def _looks(self, noise: NoiseFloor) -> None:
@@ -362,10 +398,11 @@ class _Judgement:
     def _confirm(self, noise: NoiseFloor) -> None:
         """Measure fresh pairs of fresh starts: the gain that is printed. It must be positive."""
         self._events.phase("confirm", f"{CONFIRMING} fresh starts of {CONFIRMING_PAIRS} pairs")
-        for _ in range(CONFIRMING):
-            self._record.confirm += self._launch(count=CONFIRMING_PAIRS)
+        for n in range(CONFIRMING):
+            self._record.confirm += self._launch(count=CONFIRMING_PAIRS, elsewhere=n == 0)
         for answer in self._audits:
             self._record.take(answer)
+        self._warn_of_sizes()
         pairs = self._record.confirm
         fresh = stats.by_launch(pairs)
         gain = stats.confirm(fresh, noise)
@@ -379,10 +416,28 @@ class _Judgement:
         )
         if gain.ratio > STRIKING:
             self._record.warn(f"{gain.ratio:.3g} times: more than {STRIKING:g} is rarely honest")
+        self._undisturbed(gain.ratio, noise)
         result, reason = stats.confirmed(fresh, stats.by_launch(self._record.pairs), noise)
         starts = ", ".join(f"{np.exp(np.mean(launch)):.3f}" for launch in fresh)
         detail = f"{gain.ratio:.3f} times in {gain.n} fresh pairs; by start: {starts}"
         self._record.take(gate("confirm", result, reason, detail))
+
+    def _undisturbed(self, ratio: float, noise: NoiseFloor) -> None:
+        """Hold the reference's time beside the candidate to its time beside itself.
+
+        Where it is slower it is measured beside itself once more, now: the machine may be slower.
+        """
+        floor = noise.floor_pct / 100
+        if conduct.slowed(self._alone_s, self._beside_s, floor):
+            self._launch(noise=True, count=CONFIRMING_PAIRS)
+        answer = conduct.reference_gate(self._alone_s, self._beside_s, ratio, floor)
+        self._record.take(answer)
+
+    def _warn_of_sizes(self) -> None:
+        """Name the sizes at which the change is slower: what is printed holds for one of them."""
+        slow = [one for launch in self._outside for one in launch.sizes if one.slower]
+        for one in sorted(slow, key=lambda one: one.size):
+            self._record.warn(conduct.told_of_size(one))
 
 
 def _settings(inputs: Process) -> Settings:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from layers.callables import codec
-from layers.callables.cell import CHILD, Answer, Cell, Ended, How, Loaded, confinement, environment
+from layers.callables.cell import Answer, Cell, Ended, How, Loaded, confinement, environment
 from layers.callables.codec import Tree
 from layers.callables.spec import Spec
 from layers.errors import FvecError, ToolFailed
@@ -49,6 +49,7 @@ class Process:
         self.role = role
         self.spec = spec
         self.time_limit_s = 60.0  # of the next answers
+        self.first_call_s = 0.0  # that the first call may take beyond it
         self.frame_limit = 1 << 30
         self.log = cell.logs / f"{role}-{attempt}.log"
         self._cell = cell
@@ -57,7 +58,7 @@ class Process:
         try:
             with self.log.open("ab") as log:
                 self._jail = cell.sandbox.start(
-                    [str(cell.python), "-u", "-P", "-s", str(CHILD)],
+                    [str(cell.python), "-u", "-P", "-s", str(cell.caller), cell.word],
                     cwd=spec.folder,
                     env=environment(cell),
                     confinement=confinement(cell, spec),
@@ -141,6 +142,33 @@ class Process:
         """Return how many processes run in the sandbox now."""
         return len(self._jail.pids())
 
+    def cpus(self) -> frozenset[int]:
+        """Return the CPUs that the kernel lets the process run on, whatever it says of itself."""
+        try:
+            return frozenset(os.sched_getaffinity(self._jail.pid))
+        except OSError:
+            raise self._gone() from None
+
+    def resident_bytes(self) -> int:
+        """Return how much memory of the process is in use now."""
+        try:
+            return int(Path(f"/proc/{self._jail.pid}/statm").read_bytes().split()[1]) * _PAGE
+        except (OSError, IndexError):
+            raise self._gone() from None
+
+    def births(self) -> bytes:
+        """Return what differs once any process or thread of this machine has been started.
+
+        Children that nobody waits for leave no other trace. A control group counts them all, so
+        nothing is read where there is one, or where the kernel does not tell.
+        """
+        if self._cell.sandbox.mode is SandboxMode.STRICT:
+            return b""
+        try:
+            return _LAST_PID.read_bytes()
+        except OSError:
+            return b""
+
     def waited_s(self) -> float:
         """Return how long the process was ready to run and did not: others had its CPU."""
         try:
@@ -162,33 +190,49 @@ class Process:
                 dict(said["attributes"]),
                 frozenset(str(name)[:200] for name in said["changes"]),
                 {str(k)[:40]: str(v)[:80] for k, v in dict(said["versions"]).items()},
+                tuple((str(n)[:200], str(k)[:40], bool(d)) for n, k, d in said["parameters"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise self._broken(f"it said nonsense of what it loaded: {error}") from error
 
     def put(
-        self, body: bytes, how: How = "fresh", poison: tuple[Sequence[int], int] | None = None
+        self,
+        body: bytes,
+        how: How = "fresh",
+        poison: tuple[Sequence[int], int] | None = None,
+        by_position: Sequence[str] = (),
+        left_out: Sequence[str] = (),
     ) -> None:
-        """Hand arguments over; `poison` is (sizes in bytes, byte) of memory to spoil before."""
+        """Hand arguments over; `poison` is (sizes in bytes, byte) of memory to spoil before.
+
+        Until the next time, calls are given the arguments `by_position` in that order, all others
+        but those `left_out` by name.
+        """
         options: dict[str, object] = {"how": how}
         if poison:
             options |= {"poison": list(poison[0]), "byte": poison[1]}
+        if by_position:
+            options["by_position"] = list(by_position)
+        if left_out:
+            options["left_out"] = list(left_out)
         head = json.dumps(options).encode()
         self._send(b"P", codec.HEADER.pack(len(head)) + head, body)
         self._receive(b"R")
 
     def call(self, *, no_op: bool = False) -> Answer:
-        """Call the function on the arguments it has; timed from go to done, outputs copied out.
+        """Call the function on the arguments it has, timed from go to done; then fetch its outputs.
 
-        `no_op` copies the last result out again instead. Raises Ended.
+        Done is said before they are copied out: that is the caller's work and none of the call's.
+        `no_op` calls nothing, and fetches the last outputs again. Raises Ended.
         """
         cpu_s, waited_s = self.rest()
         own_s = _waited_s(self._own)
         started = time.perf_counter()
         os.write(self._out, _NO_OP if no_op else _GO)
-        self._receive(b"D", spin=self._cell.spin)
+        self._receive(b"D", spin=self._cell.spin, more_s=self.first_call_s)
         wall_s = time.perf_counter() - started
         own_s = _waited_s(self._own) - own_s
+        self.first_call_s = 0.0
         after = self.rest()
         fetched = time.perf_counter()
         own_after_s = _waited_s(self._own)
@@ -252,6 +296,15 @@ class Process:
         """Return one of the results that it holds, read again now, as a body."""
         return self._asked(b"H", codec.HEADER.pack(index))[0]
 
+    def write_results(self) -> bytes:
+        """Have the process write into its last result; what can be written, and the result then."""
+        return self._asked(b"W", b"true")[0]
+
+    def restore_results(self) -> None:
+        """Have it put back what was there."""
+        self._send(b"W", b"false")
+        self._receive(b"R")
+
     def aliases(self) -> frozenset[tuple[str, str]]:
         """Return the pairs (output, argument) that share memory."""
         self._send(b"A")
@@ -301,9 +354,11 @@ class Process:
                 except BrokenPipeError:
                     raise self._gone() from None
 
-    def _receive(self, *codes: bytes, spin: bool = False) -> tuple[bytes, bytes]:
-        """Return the next answer, which must have one of these codes."""
-        deadline = time.monotonic() + self.time_limit_s
+    def _receive(
+        self, *codes: bytes, spin: bool = False, more_s: float = 0.0
+    ) -> tuple[bytes, bytes]:
+        """Return the next answer, which must have one of these codes; it may take `more_s`."""
+        deadline = time.monotonic() + self.time_limit_s + more_s
         code, size = codec.FRAME.unpack(self._read(codec.FRAME.size, deadline, spin=spin))
         if code not in codes:
             raise self._broken(f"it answered {code!r} where {codes} can follow")
@@ -390,4 +445,6 @@ def _waited_s(schedstat: int) -> float:
 
 _GO, _NO_OP = codec.FRAME.pack(b"G", 0), codec.FRAME.pack(b"N", 0)
 _DYING_S = 2.0
+_LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")

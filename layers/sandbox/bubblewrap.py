@@ -66,7 +66,7 @@ class Bubblewrap:
             *(str(self.program), "--unshare-user", "--unshare-all", "--disable-userns"),
             *(("--share-net",) if confinement.network else ()),
             *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
-            *("--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox"),
+            *("--uid", NOBODY, "--gid", NOBODY, "--hostname", "localhost"),
             *_system(network=confinement.network),
             # Started by root, the program is still root to the files of /proc: core_pattern and such.
             *(

@@ -11,6 +11,7 @@ A case is one file, `reject/<layer>_<name>.py` or `accept/<layer>_<name>.py`:
     referee                  optional: the float64 reference
     TORCH = True             runs in the model server's environment, which has torch
     UNSAFE = "why"           must not run outside the sandbox: the naive check skips it
+    BESIDE = {"NAME": SIZE}  files of so many bytes of noise that lie beside it
 
 A full-stack case, `stack/<layer>_<name>.py`, is a docstring, CLASS, EXPECT and EDITS, which are
 (path, old text, new text) on `tests/tiny_stack`; an empty old text makes a new file.
@@ -55,6 +56,8 @@ REASONS = frozenset(
         "output_aliases_input",
         "output_buffer_reused",
         "outputs_depend_on_history",
+        "outputs_share_memory",
+        "output_not_writable",
         "works_outside_the_call",
         "answers_from_memory",
         # what it returns
@@ -74,6 +77,9 @@ REASONS = frozenset(
         # the measurement
         "gain_not_confirmed",
         "launches_differ",
+        "memory_undecided",
+        "memory_grows",
+        "reference_slowed",
         "faster_than_possible",
         "too_short_to_time",
         # a whole stack
@@ -109,6 +115,7 @@ class Case:
     has_referee: bool
     torch: bool
     unsafe: str | None  # why it must not run outside the sandbox
+    beside: tuple[tuple[str, int], ...] = ()  # files of noise beside it: name, bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +180,7 @@ def read(path: Path, corpus: Corpus) -> Case:
         has_referee="referee" in names,
         torch=bool(constants.get("TORCH", False)),
         unsafe=constants.get("UNSAFE"),
+        beside=tuple(constants.get("BESIDE", {}).items()),
     )
     _check(case, names)
     return case
@@ -215,7 +223,7 @@ def _constants(tree: ast.Module) -> dict[str, Any]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
-            if name in {"CLASS", "EXPECT", "MARGIN", "TORCH", "UNSAFE", "EDITS"}:
+            if name in {"CLASS", "EXPECT", "MARGIN", "TORCH", "UNSAFE", "BESIDE", "EDITS"}:
                 found[name] = ast.literal_eval(node.value)
     return found
 

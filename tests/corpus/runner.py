@@ -9,6 +9,7 @@ the judge broke, or less than 95 % of the must-accepts were accepted.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -153,6 +154,10 @@ def _copy(case: Case, folder: str, place: str) -> Path:
     """Copy the file of a case to a place of its own: it may rewrite itself."""
     target = Path(folder) / place / FILE
     target.parent.mkdir()
+    for name, size in case.beside:
+        with (target.parent / name).open("xb") as file:
+            file.write(os.urandom(size))
+            os.fsync(file.fileno())  # only what is written out can be dropped from memory
     return shutil.copyfile(case.path, target)
 
 

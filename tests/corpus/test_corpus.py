@@ -27,6 +27,7 @@ HONEST = 30
 FAST = (
     "config_collector_off",
     "config_fork_bomb",
+    "kernel_replaces_the_copying_out",
     "features_case_folded",
     "graph_batch_one_squeezed",
     "kernel_exits_with_success",

@@ -11,7 +11,7 @@ from layers.callables.judge import CallableOptions, judge_callable
 from layers.errors import InvalidInput, Missing
 from layers.events import Silent
 from layers.evidence import JudgeReport, Verdict
-from layers.manifest import SandboxSection
+from layers.manifest import SandboxMode, SandboxSection
 from layers.sandbox.box import Sandbox
 
 pytestmark = pytest.mark.alone
@@ -47,7 +47,9 @@ def _sandbox() -> None:
         pytest.skip(error.message)
 
 
-def _judge(tmp_path: Path, code: str, change_class: str = "exact", **options) -> JudgeReport:
+def _judge(
+    tmp_path: Path, code: str, change_class: str = "exact", section=SECTION, **options
+) -> JudgeReport:
     (tmp_path / "functions.py").write_text(COMMON + textwrap.dedent(code))
     return judge_callable(
         CallableOptions(
@@ -55,7 +57,7 @@ def _judge(tmp_path: Path, code: str, change_class: str = "exact", **options) ->
             "functions.py:new",
             "functions.py:make",
             ChangeClass(change_class),
-            sandbox=SECTION,
+            sandbox=section,
             folder=tmp_path,
             **options,
         ),
@@ -241,6 +243,31 @@ CHEATS = {
         """,
         "global_state_changed",
     ),
+    "hidden function of the caller replaced": (
+        """
+        import sys
+        def new(x, w):
+            frame = sys._getframe(1)
+            while "codec" not in frame.f_globals:
+                frame = frame.f_back
+            codec = frame.f_globals["codec"]
+            slow = codec._node
+            codec._node = lambda *args: slow(*args)
+            return right(x, w)
+        """,
+        "global_state_changed",
+    ),
+    "leaf of the caller": (
+        """
+        import sys
+        def new(x, w):
+            frame = sys._getframe(1)
+            while "codec" not in frame.f_globals:
+                frame = frame.f_back
+            return frame.f_globals["codec"].Leaf("ndarray", "<f4", right(x, w))
+        """,
+        "dtype_differs",
+    ),
     "NaN mended": (
         """
         def new(x, w):
@@ -307,6 +334,68 @@ def test_a_cheat_is_rejected_with_its_reason(
     report = _judge(tmp_path, code)
     assert (report.verdict, report.reason) == (Verdict.REJECTED, reason)
     assert report.gates[-1].reason == reason
+
+
+CHILDREN = """
+    import mmap, os, signal
+    def new(x, w):
+        if len(x) < 64:
+            return ref(x, w)
+        before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        size = 4 * len(x) * w.shape[1]
+        shared = mmap.mmap(-1, size + 1)
+        if os.fork() == 0:
+            shared[:size] = right(x, w).tobytes()
+            shared[size] = 1
+            os._exit(0)
+        while not shared[size]:
+            os.sched_yield()
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            pass
+        signal.signal(signal.SIGCHLD, before)
+        return np.frombuffer(shared[:size], dtype=x.dtype).reshape(len(x), -1).copy()
+    make.batch = 1024
+    """
+
+
+def test_children_that_nobody_waits_for_are_found_without_a_control_group(tmp_path: Path) -> None:
+    if not Path("/proc/sys/kernel/ns_last_pid").exists():
+        pytest.skip("this kernel does not tell the last process id")
+    section = SECTION.model_copy(update={"mode": SandboxMode.NO_CGROUP})
+    report = _judge(tmp_path, CHILDREN, section=section)
+    assert (report.verdict, report.reason) == (Verdict.REJECTED, "starts_processes")
+
+
+ONCE_TIMED = """
+    class new:
+        def __init__(self):
+            self.last, self.streak, self.packed = (None, None), 0, None
+        def __call__(self, x, w):
+            timed = w is self.last[1] and x is not self.last[0]
+            self.last, self.streak = (x, w), self.streak + 1 if timed else 0
+            if self.streak > 2:
+                {}
+            return right(x, w)
+    make.batch = 1024
+    """
+
+
+@pytest.mark.parametrize(
+    ("cheat", "reasons"),
+    [
+        ("w = self.packed = w.copy() if self.packed is None else self.packed", {"outputs_differ"}),
+        ("out = right(x, w); x[0] += 1; return out", {"inputs_mutated", "outputs_differ"}),
+        ("np.seterr(all='ignore')", {"global_state_changed"}),
+    ],
+)
+def test_what_a_candidate_does_once_it_is_timed_is_found(
+    cheat: str, reasons: set[str], tmp_path: Path
+) -> None:
+    report = _judge(tmp_path, ONCE_TIMED.format(cheat))
+    assert report.verdict is Verdict.REJECTED
+    assert report.reason in reasons
 
 
 def test_a_candidate_that_does_not_load_is_rejected(tmp_path: Path) -> None:
@@ -395,6 +484,68 @@ def test_both_arms_of_a_launch_hash_alike(tmp_path: Path) -> None:
     # Whether the gain shows is the machine's matter; other hashes would be other outputs.
     assert [g.result for g in report.gates if g.name == "correctness"] == ["pass"]
     assert all(row.differing == 0 for row in report.equivalence)
+
+
+def test_a_reference_that_is_never_the_same_is_invalid_input(tmp_path: Path) -> None:
+    code = """
+        import time
+        def ref(x, w):
+            return {"scores": right(x, w), "served_at": time.time_ns()}
+        new = ref
+        """
+    with pytest.raises(InvalidInput, match="not the same twice on the same inputs: served_at"):
+        _judge(tmp_path, code)
+
+
+def test_a_candidate_may_compile_in_its_first_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(correctness, "LEAST_LIMIT_S", 1.0)
+    code = """
+        import time
+        ready = []
+        def new(x, w):
+            if not ready:
+                time.sleep(1.5)
+                ready.append(1)
+            return right(x, w)
+        make.batch = 512
+        """
+    report = _judge(tmp_path, code)
+    # Whether the gain shows is the machine's matter.
+    assert report.reason != "hangs", report.detail
+    assert [g.result for g in report.gates if g.name == "correctness"] == ["pass"]
+
+
+def test_large_results_are_held_by_a_sample_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(correctness, "MOST_KEPT_BYTES", 12 * 256 * 128 * 4)
+    code = """
+        ring, calls = {}, {}
+        def new(x, w):
+            shape = (len(x), w.shape[1])
+            calls[shape] = calls.get(shape, 0) + 1
+            out = np.empty(shape, dtype=x.dtype)
+            if calls[shape] > 14:
+                out = ring.setdefault((shape, calls[shape] % 3), out)
+            out[:] = right(x, w)
+            return out
+        """
+    report = _judge(tmp_path, code, seed=3)
+    assert (report.verdict, report.reason) == (Verdict.REJECTED, "output_buffer_reused")
+
+
+def test_a_name_that_cannot_be_printed_is_in_a_report_that_can(tmp_path: Path) -> None:
+    code = """
+        def ref(x, w):
+            return {"out": right(x, w)}
+        def new(x, w):
+            return {"out": right(x, w), "\\ud800": np.zeros(1)}
+        """
+    report = _judge(tmp_path, code)
+    assert (report.verdict, report.reason) == (Verdict.REJECTED, "output_extra")
+    assert "ud800" in report.model_dump_json()
 
 
 def test_a_reference_that_fails_is_invalid_input(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from layers.base import ChangeClass
-from layers.callables.cell import Cell, environment
+from layers.callables.cell import CHILD, Cell, confinement, environment, laid_out
 from layers.callables.spec import Spec
 from layers.callables.station import CallableOptions
 from layers.errors import InvalidInput
 from layers.manifest import SandboxMode, SandboxSection
+from layers.programs import ONE_THREAD
 from layers.sandbox.box import Sandbox
 
 
@@ -63,9 +64,33 @@ def test_a_judgement_is_asked_for_again_with_all_that_it_was_given() -> None:
     assert "--sandbox-mode" not in CallableOptions("a:f", "a:g", "a:make").reproduce(7)
 
 
-def test_processes_hash_by_the_seed_of_their_cell(tmp_path: Path) -> None:
-    section = SandboxSection(mode=SandboxMode.PROCESS)
-    sandbox = Sandbox.open(section)
+def _cell(tmp_path: Path, **settings: object) -> Cell:
+    sandbox = Sandbox.open(SandboxSection(mode=SandboxMode.PROCESS))
     python = tmp_path / "bin" / "python"
-    cell = Cell(sandbox, python, sandbox.limits, tmp_path, cpu=0, spin=False, hash_seed=12345)
-    assert environment(cell)["PYTHONHASHSEED"] == "12345"
+    return Cell(sandbox, python, sandbox.limits, tmp_path, cpu=0, spin=False, **settings)
+
+
+def test_processes_hash_by_the_seed_of_their_cell(tmp_path: Path) -> None:
+    assert environment(_cell(tmp_path, hash_seed=12345))["PYTHONHASHSEED"] == "12345"
+
+
+def test_elsewhere_one_thread_is_said_otherwise_and_the_word_is_another(tmp_path: Path) -> None:
+    usual, other = _cell(tmp_path), _cell(tmp_path, elsewhere=True)
+    assert set(ONE_THREAD) <= set(environment(usual))
+    assert not set(ONE_THREAD) & set(environment(other))
+    assert environment(other)["OMP_THREAD_LIMIT"] == "1"
+    assert usual.word != other.word
+
+
+def test_what_drives_a_function_lies_where_no_name_tells_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "app"
+    folder.mkdir()
+    caller = laid_out(folder)
+    assert caller.read_bytes() == CHILD.read_bytes()
+    assert {path.name for path in folder.glob("*.py")} == {
+        *("main.py", "codec.py", "memory.py", "snapshot.py")
+    }
+    spec = Spec("f.py:f", tmp_path / "code", tmp_path / "code" / "f.py", None, "f")
+    shown = confinement(_cell(tmp_path, caller=caller), spec).read_only
+    assert folder in shown
+    assert CHILD.parent not in shown

@@ -10,6 +10,7 @@ import numpy as np
 
 CLASS = "exact"
 EXPECT = (
+    "global_state_changed",
     "works_outside_the_call",
     "slower",
     "below_noise_floor",
