@@ -96,10 +96,14 @@ class Block(Record):
     )  # by process: "tritonserver", a model, or "other": programs that these started
     server_cpu: float | None = None  # cores used by all processes of this arm
     idle_cpu: float | None = None  # cores used by the other arm meanwhile
+    idle_frozen: bool | None = None  # whether that was held still; None: nothing ran beside it
+    faults_per_s: float | None = None  # pages of this arm's memory that had to be read meanwhile
+    memory_stalled: float | None = None  # share of the time in which some of it waited for memory
     generator_cpu: float  # cores used by the load generator
     lag_p99_ms: float | None = None  # sent minus scheduled
     neighbour_cpu: float  # cores used by anything that is neither an arm, generator nor bot
     over_slo: int | None = None
+    over_slo_in_time: int | None = None  # of those, from the send on: sent before any send was late
     latency_ms: dict[str, float] = Field(default_factory=dict)  # "p50".. where n >= 10/(1-q)
     void: str | None = None  # reason code; a void block decides nothing
     started_at: float | None = None  # seconds since the Unix epoch
@@ -113,6 +117,40 @@ class Pair(Record):
     pair: int
     throughput_ratio: float
     cpu_ratio: float  # baseline CPU per request over the candidate's; above 1 is better
+
+
+class VoidPair(Record):
+    """Two blocks that decided nothing and were measured again, and what they would have said."""
+
+    launch: int
+    pair: int
+    measure: Literal["work", "sustained", "tail"]
+    arms: list[Literal["baseline", "candidate"]]  # whose block was void
+    reason: str
+    throughput_ratio: float | None = None  # of work blocks, candidate over baseline
+    requests: int
+    over_slo_in_time: tuple[int, int] | None = None  # of the others: baseline, candidate
+
+
+class ArmCosts(Record):
+    """What one arm took besides CPU: medians over the launches of a trial."""
+
+    ready_s: float  # from its start to its first answer
+    # What cannot be dropped, before the load and after it, and the most that was held, files that
+    # were read included; None without a control group, or where the kernel does not say.
+    memory_begin_mib: float | None = None
+    memory_end_mib: float | None = None
+    memory_peak_mib: float | None = None
+
+
+class Costs(Record):
+    """What both arms of a trial took: whole arms, with all that they started."""
+
+    launches: int
+    baseline: ArmCosts
+    candidate: ArmCosts
+    cpu_ratio: float | None = None  # per request, baseline over candidate, over all launches
+    cpu_ci: Interval | None = None
 
 
 class Look(Record):
@@ -289,6 +327,8 @@ class Iteration(Record):
     looks: list[Look] = Field(default_factory=list)
     pairs: list[Pair] = Field(default_factory=list)
     confirm: list[Pair] = Field(default_factory=list)
+    voids: list[VoidPair] = Field(default_factory=list)  # pairs that were dropped, in order
+    costs: Costs | None = None  # None where nothing was served, and in older evidence
     end_to_end: EndToEnd | None = None
     load_test: LoadTest | None = None
     branch: str | None = None
@@ -533,6 +573,8 @@ class JudgeReport(Record):
     looks: list[Look] = Field(default_factory=list)
     pairs: list[Pair] = Field(default_factory=list)
     confirm: list[Pair] = Field(default_factory=list)
+    voids: list[VoidPair] = Field(default_factory=list)  # of a patch: pairs that were dropped
+    costs: Costs | None = None  # of a patch; None where nothing was served, and in older evidence
     local: LocalGain | None = None
     end_to_end: EndToEnd | None = None
     load_test: LoadTest | None = None

@@ -193,6 +193,8 @@ class _Judgement:
             looks=iteration.looks,
             pairs=iteration.pairs,
             confirm=iteration.confirm,
+            voids=iteration.voids,
+            costs=iteration.costs,
             local=iteration.local,
             end_to_end=iteration.end_to_end,
             load_test=iteration.load_test,

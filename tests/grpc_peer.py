@@ -80,6 +80,9 @@ class Peer:
     def strayed(self) -> None:
         return None
 
+    def waits(self) -> None:
+        return None
+
     def alive(self) -> None:
         return None
 

@@ -28,6 +28,7 @@ from layers.measure.checks import (
 from layers.measure.fresh import RequestSet
 from layers.measure.load import LoadGenerator, LoadResult
 from layers.measure.records import OK
+from layers.sandbox.cgroups import Waits
 
 READING_S = 1e-3  # two clocks of the same processes differ by less
 
@@ -44,6 +45,9 @@ class Deployment(Protocol):
 
     def all_cpu_seconds(self) -> float:
         """Return the CPU seconds used so far by all processes, ended and unnamed ones included."""
+
+    def waits(self) -> Waits | None:
+        """Return how much all of it has waited for memory so far; None where that is not known."""
 
     def alive(self) -> None:
         """Raise ToolFailed when a process of the stack died or was stopped."""
@@ -76,6 +80,7 @@ class _Usage:
     server_s: Mapping[str, float]
     all_s: float  # of the measured arm: `server_s`, and whatever else runs in it
     idle_s: float | None
+    waits: Waits | None  # of the measured arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,8 @@ class _Spent:
     server_cores: float
     idle_cores: float | None
     server_s: dict[str, float]
+    faults_per_s: float | None
+    memory_stalled: float | None
 
 
 def work_block(
@@ -144,6 +151,7 @@ def rate_block(
     update = {
         "offered": len(order) / max(float(arrivals_s[-1]), 1e-9),
         "over_slo": int(np.count_nonzero(latencies_ms > slo_ms)) + result.errors,
+        "over_slo_in_time": _slow_in_time(result, slo_ms, context.limits.lag_ms(slo_ms)),
         "latency_ms": percentiles(latencies_ms),
     }
     return _block(measure, facts, result, spent, context).model_copy(update=update), result
@@ -213,6 +221,8 @@ def _block(
         generator_cpu=spent.generator_cores,
         lag_p99_ms=result.lag_p99_ms,
         neighbour_cpu=spent.neighbour_cores,
+        faults_per_s=spent.faults_per_s,
+        memory_stalled=spent.memory_stalled,
         void=broken[0].reason.value if broken else None,
     )
 
@@ -222,6 +232,18 @@ def _short_outputs(result: LoadResult, least_bytes: NDArray[np.int64] | None) ->
     answered = result.records[result.records["code"] == OK]
     least = 1 if least_bytes is None else np.maximum(least_bytes[answered["index"]], 1)
     return int(np.count_nonzero(answered["length"] < least))
+
+
+def _slow_in_time(result: LoadResult, slo_ms: float, lag_ms: float) -> int:
+    """Count what was slow by itself: sent before any send was late, answered later than the SLO.
+
+    What comes after a late send may be slow for that.
+    """
+    records = result.records
+    late = (records["sent_s"] - records["scheduled_s"]) * 1e3 > lag_ms
+    before = records[: int(late.argmax())] if late.any() else records
+    slow = (before["code"] != OK) | ((before["done_s"] - before["sent_s"]) * 1e3 > slo_ms)
+    return int(np.count_nonzero(slow))
 
 
 def _usage(deployment: Deployment, load: LoadGenerator, idle: Deployment | None) -> _Usage:
@@ -239,6 +261,7 @@ def _usage(deployment: Deployment, load: LoadGenerator, idle: Deployment | None)
         server_s=dict(deployment.cpu_seconds()),
         all_s=deployment.all_cpu_seconds(),
         idle_s=None if idle is None else idle.all_cpu_seconds(),
+        waits=deployment.waits(),
     )
 
 
@@ -257,6 +280,7 @@ def _spent(before: _Usage, after: _Usage) -> _Spent:
     idle_s = None
     if before.idle_s is not None and after.idle_s is not None:
         idle_s = max(0.0, after.idle_s - before.idle_s)
+    faults_per_s, stalled = _waited(before.waits, after.waits, wall_s)
     ours_s = all_s + (idle_s or 0.0) + generator_s + after.own_s - before.own_s
     return _Spent(
         started_at=before.at,
@@ -265,4 +289,18 @@ def _spent(before: _Usage, after: _Usage) -> _Spent:
         server_cores=all_s / wall_s,
         idle_cores=None if idle_s is None else idle_s / wall_s,
         server_s=server_s,
+        faults_per_s=faults_per_s,
+        memory_stalled=stalled,
     )
+
+
+def _waited(
+    before: Waits | None, after: Waits | None, wall_s: float
+) -> tuple[float | None, float | None]:
+    """Return major faults a second, and the share of the time spent waiting for memory."""
+    if before is None or after is None:
+        return None, None
+    faults_per_s = max(0, after.major_faults - before.major_faults) / wall_s
+    if before.stalled_s is None or after.stalled_s is None:
+        return faults_per_s, None
+    return faults_per_s, max(0.0, after.stalled_s - before.stalled_s) / wall_s

@@ -30,6 +30,7 @@ class VoidReason(StrEnum):
     """
 
     NOISY_NEIGHBOUR = "noisy_neighbour"
+    MEMORY_PRESSURE = "memory_pressure"  # seen in a pair, not in a block: `conduct.void_arms`
     GENERATOR_BOUND = "generator_bound"
     LATE_SENDS = "late_sends"
     ERRORS = "errors"
@@ -40,7 +41,12 @@ class VoidReason(StrEnum):
 
 # Reasons that lie with the machine, not with the stack: measuring again may cure them.
 ENVIRONMENT = frozenset(
-    {VoidReason.NOISY_NEIGHBOUR, VoidReason.GENERATOR_BOUND, VoidReason.LATE_SENDS}
+    {
+        VoidReason.NOISY_NEIGHBOUR,
+        VoidReason.MEMORY_PRESSURE,
+        VoidReason.GENERATOR_BOUND,
+        VoidReason.LATE_SENDS,
+    }
 )
 
 

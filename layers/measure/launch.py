@@ -29,11 +29,13 @@ from layers.measure.ceilings import Ceilings, above, near_floor
 from layers.measure.checks import Limits
 from layers.measure.conduct import Fault
 from layers.measure.fresh import Fresh, RequestSet
+from layers.measure.ledger import Ledger
 from layers.measure.load import LoadGenerator, LoadResult
 from layers.sandbox.box import LimitReached, Sandbox
 from layers.traffic.envelope import addressed
 from layers.traffic.mutations import Mutator
 from layers.triton.client import ModelCounts
+from layers.triton.endpoint import TakenOver
 from layers.triton.environment import ServerEnvironment
 from layers.triton.remote import RemoteDeployment
 from layers.triton.server import Deployment
@@ -180,10 +182,12 @@ class Launch:
         label: str,
         *,
         warnings: list[str] | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         """Prepare launch `number` (from 1); `label` names its log folders.
 
-        `warnings` takes lines about what was measured that a reviewer should know.
+        `warnings` takes lines about what was measured that a reviewer should know; `ledger` takes
+        what the arms took and which pairs were void.
         """
         self.number = number
         self._bench = bench
@@ -195,6 +199,7 @@ class Launch:
         self._void = 0
         self._measured: list[Block] = []
         self._warnings = warnings if warnings is not None else []
+        self._ledger = ledger if ledger is not None else Ledger()
 
     def __enter__(self) -> Self:
         """Start and warm both arms. DoesNotServe when only the candidate fails to."""
@@ -203,6 +208,8 @@ class Launch:
                 name = f"{self._label}-{self.number}-{arm}"
                 deployment = self._bench.deploy(self._views[arm], name)
                 self._arms[arm] = self._start(undo, arm, deployment)
+            for arm, own in self._own().items():
+                self._ledger.began(arm, own.ready_s, own.memory())
             self._undo = undo.pop_all()
         return self
 
@@ -213,6 +220,8 @@ class Launch:
         trace: TracebackType | None,
     ) -> None:
         """Stop both arms, together: each takes seconds to leave."""
+        for arm, own in self._own().items():
+            self._ledger.ended(arm, own.memory())
         for deployment in self._arms.values():
             deployment.begin_stop()
         self._undo.close()
@@ -233,15 +242,33 @@ class Launch:
             self._blame_death(arm, error)
             raise
 
+    @contextmanager
+    def alone(self, arm: Arm) -> Iterator[bool | None]:
+        """Hold the other arm still while this one is asked; yields whether that is possible here.
+
+        None where nothing of ours runs beside it. Raises ToolFailed where it does not stand still.
+        """
+        other = self._own().get(_other(arm))
+        if other is None:
+            yield None
+            return
+        with other.held_still() as held:
+            self._ledger.held = self._ledger.held and held
+            yield held
+
     def pairs(self, count: int) -> Iterator[MeasuredPair]:
-        """Measure `count` pairs of work blocks. Inconclusive when too many blocks are void."""
+        """Measure `count` pairs of work blocks. Inconclusive when too many blocks are void.
+
+        Both arms are held still while the caller looks at a pair.
+        """
         done = 0
         while done < count:
             measured = self._pair(self._bench.draw())
             if measured is None:
                 continue
             done += 1
-            yield measured
+            with self._all_still():
+                yield measured
 
     def recorded(
         self, order: NDArray[np.int64], arrivals_s: NDArray[np.float64], segments: int
@@ -255,6 +282,19 @@ class Launch:
                 continue
             self._bench.events.progress(number, segments, "segments of recorded traffic")
         return recorded
+
+    @contextmanager
+    def _all_still(self) -> Iterator[None]:
+        """Hold both arms still while nothing is asked of them: they could work ahead."""
+        with ExitStack() as still:
+            for own in self._own().values():
+                still.enter_context(own.held_still())
+            yield
+
+    def _own(self) -> dict[Arm, Deployment]:
+        """Return the arms that are servers of our own."""
+        arms = self._arms.items()
+        return {arm: served for arm, served in arms if isinstance(served, Deployment)}
 
     def _start(self, undo: ExitStack, arm: Arm, deployment: Served) -> Served:
         try:
@@ -305,13 +345,15 @@ class Launch:
             position=1 if position == 1 else 2,
             limits=limits,
             requests=requests,
-            idle=_beside(self._arms["candidate" if arm == "baseline" else "baseline"]),
+            idle=_beside(self._arms[_other(arm)]),
         )
 
     def _pair(self, order: NDArray[np.int64]) -> MeasuredPair | None:
         """Measure one pair; None if one of its blocks is void."""
         bench = self._bench
-        with bench.sending(order) as (sent, requests):
+        with ExitStack() as undo:
+            with self._all_still():
+                sent, requests = undo.enter_context(bench.sending(order))
 
             def measure(served: Served, context: BlockContext) -> tuple[Block, LoadResult]:
                 in_flight = bench.manifest.traffic.in_flight
@@ -321,6 +363,7 @@ class Launch:
         if self._any_void(both.blocks, both.results):
             return None
         self._refuse_impossible(both)
+        self._ledger.kept.append(both.blocks)
         return MeasuredPair(conduct.ratios(both.blocks), both.blocks, both.results)
 
     def _segment(
@@ -328,7 +371,9 @@ class Launch:
     ) -> bool:
         """Measure one segment on both arms; False, and nothing kept, if a block is void."""
         bench = self._bench
-        with bench.sending(order) as (sent, requests):
+        with ExitStack() as undo:
+            with self._all_still():
+                sent, requests = undo.enter_context(bench.sending(order))
 
             def measure(served: Served, context: BlockContext) -> tuple[Block, LoadResult]:
                 slo_ms = bench.manifest.slo.p99_ms
@@ -345,13 +390,13 @@ class Launch:
         return True
 
     def _both(self, measure: MeasureBlock, requests: RequestSet | None, limits: Limits) -> _Both:
-        """Measure one block on each arm, in random order."""
+        """Measure one block on each arm, in random order, each with the other one held still."""
         self._pairs += 1
         both = _Both()
         for position, arm in enumerate(self._order_of_arms(), 1):
             served = self._arms[arm]
             context = self._context(arm, position, requests, limits)
-            with self.blaming(arm):
+            with self.blaming(arm), self.alone(arm) as held:
                 before = tally.counts(served)
                 self._check_cpus()
                 block, both.results[arm] = measure(served, context)
@@ -359,7 +404,8 @@ class Launch:
                 ran = tally.since(served, before)
             both.ran[arm] = ran
             rows = {name: counts.inferences for name, counts in sorted(ran.items())}
-            both.blocks[arm] = block.model_copy(update={"inferences": rows})
+            seen = {"inferences": rows, "idle_frozen": held}
+            both.blocks[arm] = block.model_copy(update=seen)
             self._bench.on_block(both.blocks[arm])
             self._check_conduct(both.blocks[arm])
         return both
@@ -411,17 +457,21 @@ class Launch:
         Only what lies with the machine is measured again. What lies with an arm (errors, short
         outputs) would come back: it ends the trial for a candidate, and the run for a baseline.
         """
-        reasons = [block.void for block in blocks.values() if block.void]
-        if not reasons:
+        void = conduct.void_arms(blocks)
+        if not void:
             return False
         for result in results.values():
             result.discard()
         _blame(conduct.failed(blocks))
         self._void += 1
-        self._bench.events.note(f"a pair is void and is measured again: {reasons[0]}")
+        dropped = conduct.dropped(blocks, void)
+        self._ledger.voids.append(dropped)
+        self._bench.events.note(f"a pair is void and is measured again: {dropped.reason}")
         if self._void > MAX_VOID:
+            by_arm = " and ".join(f"{self._ledger.void_of(arm)} of the {arm}'s" for arm in ARMS)
             raise Inconclusive(
-                f"{self._void} pairs of one launch were void; the last reason: {reasons[0]}",
+                f"{self._void} pairs of one launch were void; the last reason: {dropped.reason}; "
+                f"void in all launches so far: {by_arm} blocks",
                 hint="run on a quieter machine, or pin the server with server.cpus",
             )
         return True
@@ -437,8 +487,15 @@ def _death(served: Served) -> ToolFailed | None:
 
 
 def _limit(error: FvecError) -> str | None:
-    """Return the reason code of the sandbox's limit that an error tells of, if it does."""
+    """Return the reason code that an error carries: a limit of the sandbox, a socket taken over."""
+    reason = "answers_in_the_servers_place"
+    if isinstance(error, TakenOver):
+        return reason
     return error.reason.value if isinstance(error, LimitReached) else None
+
+
+def _other(arm: Arm) -> Arm:
+    return "candidate" if arm == "baseline" else "baseline"
 
 
 def _beside(served: Served) -> Deployment | None:

@@ -27,10 +27,27 @@ HINT = (
 NEEDED = ("memory", "pids")
 _V1 = (*NEEDED, "cpuacct", "freezer")
 CPUSET = "cpuset"  # taken where it is there: pinning that the pinned cannot undo
-_OWN = 2  # processes that bubblewrap adds to the program's
+_OWN = 3  # processes beside the program's: bubblewrap's two, and what relays a server's log
 _PROCS = "cgroup.procs"
 _EMPTY_S = 10.0
+_STILL_S = 10.0  # far longer than any machine needs to stop a group's threads
 _POLL_S = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a group holds of memory, in bytes."""
+
+    held: int  # cannot be dropped: its processes', what lies in /tmp and /dev/shm
+    peak: int | None  # the most that it ever held, files that it read included; None: not told
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How much a group has waited for memory since it was made."""
+
+    major_faults: int  # for a page that had to be read
+    stalled_s: float | None  # seconds in which some of it waited; None: not told
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +105,68 @@ class Group:
             with suppress(FileNotFoundError):
                 found.update(map(int, path.read_text().split()))
         return tuple(sorted(found - {0}))  # 0 is a process that cannot be named from here
+
+    @property
+    def freezer(self) -> tuple[Path, str, str]:
+        """The file that holds the group still, with what is written to do so and to let it go on."""
+        if self.version == 1:
+            return self.folders["freezer"] / "freezer.state", "FROZEN", "THAWED"
+        return self.folders["pids"] / "cgroup.freeze", "1", "0"
+
+    @property
+    def freezes(self) -> bool:
+        """Whether this machine can hold the group still."""
+        return self.freezer[0].exists()
+
+    def freeze(self) -> None:
+        """Hold all processes of the group still; returns once none of them runs. Idempotent.
+
+        Raises ToolFailed, with the group let go, when some still run after 10 s.
+        """
+        file, frozen, _ = self.freezer
+        deadline = time.monotonic() + _STILL_S
+        try:
+            file.write_text(frozen)
+            while not self._is_still():
+                if time.monotonic() > deadline:
+                    self.thaw()
+                    raise ToolFailed(f"processes {self.pids()} of a sandbox cannot be held still")
+                time.sleep(_POLL_S)
+        except OSError as error:
+            raise ToolFailed(f"a control group cannot be held still: {error}") from error
+
+    def thaw(self) -> None:
+        """Let the group go on. Idempotent; gone already is fine."""
+        file, _, thawed = self.freezer
+        _write_if_there(file, thawed)
+
+    def _is_still(self) -> bool:
+        if self.version == 1:
+            return self.freezer[0].read_text().strip() == "FROZEN"
+        return _counter(self.folders["pids"] / "cgroup.events", "frozen") == 1
+
+    def memory(self) -> Memory:
+        """Return what the group holds now, and the most that it held."""
+        folder = self.folders["memory"]
+        own, most = "anon", "memory.peak"
+        if self.version == 1:
+            own, most = ("rss", "memory.max_usage_in_bytes")
+        held = sum(_counter(folder / "memory.stat", key) for key in (own, "shmem"))
+        try:
+            return Memory(held, int((folder / most).read_text()))
+        except OSError:  # version 2 tells it since Linux 5.19
+            return Memory(held, None)
+
+    def waits(self) -> Waits:
+        """Return how much the group has waited for memory so far."""
+        folder = self.folders["memory"]
+        faults = _counter(folder / "memory.stat", "pgmajfault")
+        try:  # version 2 alone has it, and not every kernel
+            text = (folder / "memory.pressure").read_text()
+        except OSError:
+            return Waits(faults, None)
+        found = re.search(r"^some .*total=(\d+)", text, re.MULTILINE)
+        return Waits(faults, int(found[1]) / 1e6 if found else None)
 
     def memory_killed(self) -> bool:
         """Say whether the kernel killed a process of the group for its memory."""
@@ -150,12 +229,12 @@ class Group:
         if whole.exists():
             whole.write_text("1")
             return
-        freezer = self.folders.get("freezer", Path()) / "freezer.state"
-        _write_if_there(freezer, "FROZEN")
+        freezer, frozen, thawed = self.freezer
+        _write_if_there(freezer, frozen)
         for pid in self.pids():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        _write_if_there(freezer, "THAWED")
+        _write_if_there(freezer, thawed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class Order:
     writable: Sequence[str]
     disk_bytes: int
     output_bytes: int
+    barred: str  # system calls that it may not make: a filter for bubblewrap, in hexadecimal
 
 
 class Jail:

@@ -74,11 +74,13 @@ class Launcher:
 
     def _started(self) -> subprocess.Popen[bytes]:
         """Start the program; its outputs that are bounded are pipes to this process."""
-        argv = list(self._order["argv"])
-        passed: tuple[int, ...] = ()
+        argv, passed = list(self._order["argv"]), list[int]()
         if self._order["bubblewrap"]:
             argv[1:1] = ["--json-status-fd", str(self._status_write)]
-            passed = (self._status_write,)
+            passed = [self._status_write]
+            if self._order["barred"]:
+                passed.append(in_memory(bytes.fromhex(self._order["barred"])))
+                argv[1:1] = ["--seccomp", str(passed[-1])]
         outputs = self._pipes()
         child = subprocess.Popen(
             argv,
@@ -90,7 +92,8 @@ class Launcher:
             start_new_session=True,
             preexec_fn=self._confine,  # safe: this process has one thread
         )
-        os.close(self._status_write)
+        for descriptor in {self._status_write, *passed}:
+            os.close(descriptor)
         os.set_blocking(self._status, False)
         for write in set(outputs.values()):
             os.close(write)
@@ -271,6 +274,14 @@ class Launcher:
     def _say(self, message: dict[str, Any]) -> None:
         with suppress(OSError):
             self._control.sendall(json.dumps(message).encode() + b"\n")
+
+
+def in_memory(data: bytes) -> int:
+    """Return a descriptor of a file that holds `data` and has no name, to be read from its start."""
+    descriptor = os.memfd_create("fvec")
+    os.write(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def prctl(option: int, value: int) -> None:

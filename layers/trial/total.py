@@ -18,6 +18,7 @@ from layers.measure.blocks import BlockContext, exponential_arrivals
 from layers.measure.intervals import Estimate
 from layers.measure.launch import ARMS, Arm, Bench, Launch
 from layers.measure.load import LoadResult
+from layers.measure.share_model import Window
 
 TAIL_REQUESTS = 1000  # per arm: the least that a p99 is printed for
 TAIL_SEGMENTS = 4
@@ -93,8 +94,8 @@ def _search(
         result.discard()
         bench.events.progress(done, 2 * budget.windows, "windows at the SLO")
 
-    arms: dict[str, sustained.RunWindow] = {
-        arm: sustained.served(
+    def windows(arm: Arm) -> sustained.RunWindow:
+        run = sustained.served(
             launch.arm(arm),
             bench.load,
             bench.manifest.slo.p99_ms,
@@ -103,8 +104,14 @@ def _search(
             on_block,
             bench.sending,
         )
-        for arm in ARMS
-    }
+
+        def alone(rate: float, requests: int) -> Window:
+            with launch.alone(arm):
+                return run(rate, requests)
+
+        return alone
+
+    arms: dict[str, sustained.RunWindow] = {arm: windows(arm) for arm in ARMS}
     return sustained.search(arms, {arm: rates[arm] for arm in ARMS}, budget, bench.rng)
 
 

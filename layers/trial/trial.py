@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from layers.base import Activation, Candidate, ChangeClass, Contract, Hypothesis
 from layers.evidence import (
     Block,
@@ -25,6 +27,7 @@ from layers.evidence import (
 )
 from layers.measure import stats
 from layers.measure.launch import Arm
+from layers.measure.ledger import Ledger
 from layers.story import MOST_TEXT, ContractRecord, SignRecord
 
 DRAFT = 0  # number of what is held to the public checks alone, before there is a candidate
@@ -55,6 +58,7 @@ class Trial:
     launches: list[list[Pair]] = field(default_factory=list)
     block_cpu: list[dict[Arm, Block]] = field(default_factory=list)  # of every pair in `pairs`
     confirm: list[Pair] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)  # of all its launches
     end_to_end: EndToEnd | None = None
     load_test: LoadTest | None = None
     outputs_compared: int = 0
@@ -72,6 +76,13 @@ class Trial:
     def name(self) -> str:
         """What it is called where its progress is told, and in the names of its logs."""
         return "draft" if self.n == DRAFT else f"candidate {self.n}"
+
+    @property
+    def whole_cpu(self) -> stats.Estimate | None:
+        """CPU per request of the whole arms, baseline over candidate: one ratio of each launch."""
+        launches = stats.by_launch([*self.pairs, *self.confirm], cpu=True)
+        means = [float(np.exp(np.mean(launch))) for launch in launches]
+        return stats.ratio_ci(means) if len(means) > 1 else None
 
     def pass_or_end(self, gate: Gate) -> None:
         """Keep a gate's answer and end the trial unless it passed."""
@@ -98,6 +109,8 @@ class Trial:
             looks=self.looks,
             pairs=self.pairs,
             confirm=self.confirm,
+            voids=self.ledger.voids,
+            costs=self.ledger.costs(self.whole_cpu),
             end_to_end=self.end_to_end,
             load_test=self.load_test,
             branch=self.candidate.branch,

@@ -1,8 +1,9 @@
 """The stations between a candidate and its verdict, in order.
 
     paths, class -> build -> [launch 1] serves -> correctness, memory, metric -> signs of activation
-          -> looks (launches of pairs) -> local gain
-          -> [fresh launch] commit gate at the SLO -> [fresh launches] a pair of each -> accepted
+          -> looks (launches of pairs; after the first one's a burst) -> local gain
+          -> [fresh launch] commit gate at the SLO -> [fresh launches] a pair of each
+          -> CPU of whole arms, void pairs, neighbours -> accepted
 
 Every station either lets the trial go on or ends it with a verdict and a reason code. The parent
 draws the inputs after the candidate was written and compares every timed output.
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layers.base import COOKBOOK, Candidate, Layer, StackView
+from layers.base import COOKBOOK, Candidate, ChangeClass, Layer, StackView
 from layers.errors import FvecError, Inconclusive, InvalidInput, ToolFailed
 from layers.evidence import EndToEnd, Gate, GateResult, Iteration, Look, NoiseFloor, Verdict
 from layers.gates.correctness import Comparison, Limits, compare
@@ -34,7 +35,15 @@ from layers.measure import stats
 from layers.measure.launch import Arm, Bench, DoesNotServe, Launch, MeasuredPair
 from layers.measure.load import LoadResult
 from layers.sandbox.box import LimitReached
-from layers.trial import activation, equivalence, integrity, observing, public_checks
+from layers.trial import (
+    accounts,
+    activation,
+    burst,
+    equivalence,
+    integrity,
+    observing,
+    public_checks,
+)
 from layers.trial.business_metric import (
     LEAST_REQUESTS,
     PER_PAIR,
@@ -145,7 +154,7 @@ class Verifier:
         remade = remakes_traffic(files, baseline.manifest)
         repeated = fresh.warning() if fresh else None
         trial.warnings += filter(None, [unseen, remade, repeated])
-        trial.warnings += warnings_of(trial.traffic)
+        trial.warnings += [*warnings_of(trial.traffic), *trial.ledger.warnings()]
         return trial.iteration(end, time.monotonic() - started)
 
     def _watched(self, baseline: StackView, stations: Callable[[], None]) -> TrialEnded:
@@ -209,6 +218,7 @@ class Verifier:
                 return
             self._activation(trial, launch, {"baseline": baseline, "candidate": patched})
             self._measure(trial, launch)
+            self._burst(trial, launch)
         self._looks(trial, baseline, patched)
         self._local(trial, layer, baseline, patched)
         for number in range(CONFIRMING):
@@ -219,6 +229,8 @@ class Verifier:
                     self._commit_gate(trial, launch)
                 self._fresh_pair(trial, launch)
         self._confirm(trial)
+        for gate in accounts.gates(trial):
+            trial.pass_or_end(gate)
         self._metric_under_load(trial, last=True)
 
     def _before_serving(self, trial: Trial, baseline: StackView, patched: StackView) -> None:
@@ -266,7 +278,15 @@ class Verifier:
     def _launch(self, trial: Trial, number: int, base: StackView, patched: StackView) -> Launch:
         self._bench.events.phase(trial.name, f"{trial.candidate.edit.summary}: launch {number}")
         label = trial.name.replace(" ", "-")
-        return Launch(self._bench, number, base, patched, label, warnings=trial.warnings)
+        return Launch(
+            self._bench,
+            number,
+            base,
+            patched,
+            label,
+            warnings=trial.warnings,
+            ledger=trial.ledger,
+        )
 
     def _class_gate(self, trial: Trial) -> None:
         """Refuse an approximation where the manifest does not opt in to it."""
@@ -354,6 +374,20 @@ class Verifier:
         trial.launches.append(pairs)
         self._bench.events.progress(len(pairs), wanted, "pairs of blocks")
         self._metric_under_load(trial, last=False)
+
+    def _burst(self, trial: Trial, launch: Launch) -> None:
+        """Hold the answers to a burst to the class; what the baseline does not repeat, to limits."""
+
+        def hold(
+            answers: Iterable[equivalence.Compared], same: frozenset[str] | None
+        ) -> Comparison:
+            if same is None:
+                return self._compare(trial, answers, refereed=False)
+            as_config, repeated = ChangeClass.CONFIG, self._rules.reproducible & same
+            limits = self._rules.limits
+            return compare(answers, as_config, limits, repeated, referee_required=False)
+
+        burst.station(trial, launch, self._bench, hold)
 
     def _verified(self, trial: Trial, measured: MeasuredPair) -> MeasuredPair:
         """Compare every output of a measured pair, then return it."""

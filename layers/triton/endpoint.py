@@ -1,11 +1,19 @@
-"""The unix socket of a model server of our own: where it lies, and who listens on it."""
+"""The unix socket of a model server of our own: where it lies, and who listens on it.
+
+Model code shares the server's folder, so the socket's name may come to lead to another one. We hold
+on to the socket itself, from the first time that the server listens on it, and connect to that.
+"""
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from layers.errors import ToolFailed
 
@@ -47,12 +55,56 @@ def listener(path: Path) -> int | None:
     return pid
 
 
-def check_listener(path: Path, server_pid: int) -> None:
-    """Raise ToolFailed when another process than the server listens on its socket.
+class TakenOver(ToolFailed):
+    """Something else than the server wants to answer in its place."""
 
-    Model code shares the server's folder: it could answer in the server's name.
-    """
-    found = listener(path)
-    if found != server_pid:
-        who = "nobody" if found is None else f"process {found}"
-        raise ToolFailed(f"{who} listens on the model server's socket, not the server itself")
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The socket that a server listens on, whatever becomes of its name."""
+
+    path: Path  # its name, as the server made it
+    descriptor: int  # of the socket's inode; ours to close
+    server_pid: int
+
+    @classmethod
+    def of(cls, path: Path, server_pid: int) -> Self | None:
+        """Return the socket at `path`, None while nobody listens there.
+
+        Raises TakenOver where another process than the server does.
+        """
+        try:
+            descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+        except OSError:
+            return None
+        found = cls(path, descriptor, server_pid)
+        with ExitStack() as undo:
+            undo.callback(found.close)
+            if listener(found.place) is None:
+                return None
+            found.check()
+            undo.pop_all()
+        return found
+
+    @property
+    def place(self) -> Path:
+        """A path that leads to this socket and to no other, for any process of this user."""
+        return Path(f"/proc/{os.getpid()}/fd/{self.descriptor}")
+
+    def check(self) -> None:
+        """Raise ToolFailed unless the server listens, and its socket's name still leads to it."""
+        who = listener(self.place)
+        if who is None:
+            raise ToolFailed("nobody listens on the model server's socket")
+        if who != self.server_pid:
+            raise TakenOver(f"process {who} listens on the model server's socket, not the server")
+        try:
+            named = os.path.samestat(self.path.lstat(), os.fstat(self.descriptor))
+        except OSError:
+            named = False
+        if not named:
+            raise TakenOver("the name of the model server's socket leads to something else now")
+
+    def close(self) -> None:
+        """Let go of the socket; once."""
+        os.close(self.descriptor)

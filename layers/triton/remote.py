@@ -10,6 +10,7 @@ import psutil
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from layers.errors import Missing, ToolFailed
+from layers.sandbox.cgroups import Waits
 from layers.triton import processes
 from layers.triton.client import Client, ModelCounts
 
@@ -68,6 +69,10 @@ class RemoteDeployment:
     def all_cpu_seconds(self) -> float:
         """Return CPU seconds since their start, summed over the processes that can be named."""
         return sum(self.cpu_seconds().values())
+
+    def waits(self) -> Waits | None:
+        """Return None: what a user's own server waits for is not known."""
+        return None
 
     def alive(self) -> None:
         """Raise ToolFailed when the server does not answer, or a backend process is gone."""

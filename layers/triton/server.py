@@ -19,9 +19,9 @@ from layers.base import StackView
 from layers.errors import ToolFailed
 from layers.manifest import SandboxMode
 from layers.programs import describe_log, kill_group
-from layers.sandbox.base import Ending, Limits
+from layers.sandbox.base import MIB, Ending, Limits
 from layers.sandbox.box import LimitReached, Sandbox
-from layers.sandbox.cgroups import Group
+from layers.sandbox.cgroups import Group, Memory, Waits
 from layers.triton import endpoint, guard, processes, serverlog, starting
 from layers.triton.client import Client, ModelCounts, Refused
 from layers.triton.confinement import server_confinement
@@ -31,6 +31,7 @@ _POLL_S = 0.05
 _SETTLE_S = 10.0
 _EXEC_S = 20.0  # from the sandbox's start to the server's; longer than any machine needs
 _STOP_S = 2 * guard.GRACE_S + 5.0
+_ARMS = 2  # servers that share this machine
 
 
 class Deployment:
@@ -60,17 +61,19 @@ class Deployment:
         self.log_dir = log_dir
         self.log = log_dir / "tritonserver.log"  # another name when a server has logged there
         self.client: Client | None = None
+        self.ready_s = 0.0  # from its start to the first answer
         self._env = env
         self._sandbox = sandbox
         self._cpus = tuple(cpus) if cpus is not None else None
         self._start_timeout_s = start_timeout_s
         self._probe = probe
-        self._limits = Limits.of(view.manifest.sandbox)
+        self._limits = sandbox.shared(Limits.of(view.manifest.sandbox), _ARMS)
         self._own = ExitStack()  # what is removed once the server has ended
         self._group: Group | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._server: psutil.Process | None = None
         self._socket = Path()
+        self._endpoint: endpoint.Endpoint | None = None
         self._stubs: tuple[processes.Stub, ...] = ()
         self._prefix = ""
         self._hung = False  # a load never came back: nothing else will load either
@@ -91,7 +94,7 @@ class Deployment:
 
     @property
     def grpc(self) -> str:
-        """The gRPC endpoint as a client's target: `unix:` and the path of its socket."""
+        """The gRPC endpoint as a client's target: `unix:` and a path that leads to its socket."""
         return self._running().address
 
     def start(self) -> None:
@@ -104,14 +107,18 @@ class Deployment:
         """
         starting.check(self.view, self._env, self._cpus)
         processes.remove_leftovers()
+        begun = time.monotonic()
         with ExitStack() as undo:
             undo.callback(self.stop)
             with self._limits_blamed():
                 self._launch()
             undo.pop_all()
+        self.ready_s = time.monotonic() - begun
 
     def begin_stop(self) -> None:
         """Tell the server to end without waiting for it: several can end at the same time."""
+        if self._group is not None:
+            self._group.thaw()  # else it would wait for whoever held it still
         if self.client is not None:
             self.client.close()  # an open connection would be waited for
             self.client = None
@@ -132,7 +139,7 @@ class Deployment:
             killed = True
         if killed:
             self._end_by_force(self._guard)
-        self._guard = self._server = self._group = None
+        self._guard = self._server = self._group = self._endpoint = None
         self._stubs = ()
         self._own.close()
 
@@ -152,11 +159,37 @@ class Deployment:
     def all_cpu_seconds(self) -> float:
         """Return CPU seconds since the start of all that ran inside, ended processes included.
 
-        Without a control group: of the server and its models' processes.
+        The relay of its log is of it. Without a control group what has ended is counted only where
+        something waited for it.
         """
         if self._group is not None:
             return self._group.cpu_seconds()
-        return sum(self.cpu_seconds().values())
+        guarded = processes.descendants_cpu_s(self._guard.pid) if self._guard else 0.0
+        return max(guarded, sum(self.cpu_seconds().values()))
+
+    def memory(self) -> Memory | None:
+        """Return what all of it holds of memory; None without a control group."""
+        return self._group.memory() if self._group is not None else None
+
+    def waits(self) -> Waits | None:
+        """Return how much it has waited for memory so far; None without a control group."""
+        return self._group.waits() if self._group is not None else None
+
+    @contextmanager
+    def held_still(self) -> Iterator[bool]:
+        """Hold all of it still, the relay of its log too; yields whether that is possible here.
+
+        It takes a control group. Raises ToolFailed when it cannot be brought to stand still.
+        """
+        group = self._group
+        if group is None or not group.freezes:
+            yield False
+            return
+        group.freeze()
+        try:
+            yield True
+        finally:
+            group.thaw()
 
     def pinned(self) -> tuple[int, ...] | None:
         """Return the CPUs that all of it was pinned to; None when it is free."""
@@ -172,7 +205,8 @@ class Deployment:
     def alive(self) -> None:
         """Raise ToolFailed when the server or a backend process has died or is stopped.
 
-        Also when something else answers in its place. LimitReached says which limit ended it.
+        Also, as TakenOver, when something else wants to answer in its place. LimitReached says which
+        limit ended it.
         """
         server = self._process()
         with self._limits_blamed():
@@ -182,7 +216,7 @@ class Deployment:
             processes.check_alive(server.pid, processes.SERVER)
             for stub in self._stubs:
                 processes.check_alive(stub.pid, stub.model, stub.started)
-            endpoint.check_listener(self._socket, server.pid)
+            self._check_endpoint(server)
 
     def config(self, model: str) -> ModelConfig:
         """Return the configuration of a model in force, completed by the server."""
@@ -234,14 +268,17 @@ class Deployment:
             self._guard = starting.start_guard(plan, command, folder, environment, log)
         self._server = self._started(self._guard)
         self._socket = endpoint.socket_of(folder, self._server.pid, shut_in=shut_in)
-        self.client = Client(f"unix:{self._socket}")
-        self._await_ready(self.client, time.monotonic() + self._start_timeout_s)
+        self._await_ready(time.monotonic() + self._start_timeout_s)
         self._stubs = processes.stubs_of(self._server)
 
     def _plan(self, folder: Path, *, shut_in: bool) -> guard.Plan:
         """Make the server's control group; return what the guard has to know."""
         group = self._sandbox.group(self._limits, self._cpus or ())
         self._group = self._own.enter_context(group) if group is not None else None
+        thaw: list[str] = []
+        if self._group is not None and self._group.freezes:
+            file, _, thawed = self._group.freezer
+            thaw = [str(file), thawed]
         return guard.Plan(
             parent=os.getpid(),
             cpus=list(self._cpus or ()),
@@ -251,14 +288,19 @@ class Deployment:
             rlimits=self._sandbox.rlimits(self._limits),
             folder="" if shut_in else str(folder),
             at_once=shut_in,
+            thaw=thaw,
+            barred=self._sandbox.barred.hex(),
         )
 
     def _started(self, started: subprocess.Popen[bytes]) -> psutil.Process:
-        """Return the server's process, at or below the one whose id the guard says first."""
+        """Return the server's process, at or below the one whose id the guard says first.
+
+        The guard says the id of the relay of its log after it.
+        """
         line = started.stdout.readline() if started.stdout else b""
         deadline = time.monotonic() + _EXEC_S
         while line.strip() and started.poll() is None and time.monotonic() < deadline:
-            found = processes.running(self._env.tritonserver, int(line))
+            found = processes.running(self._env.tritonserver, int(line.split()[0]))
             if found is not None:
                 return found
             time.sleep(_POLL_S / 5)
@@ -266,10 +308,10 @@ class Deployment:
             self.begin_stop()
         raise ToolFailed(f"the model server could not be started\n{describe_log(self.log)}")
 
-    def _await_ready(self, client: Client, deadline: float) -> None:
+    def _await_ready(self, deadline: float) -> None:
         """Wait until the server is ready, then have it answer a real request."""
         loading = processes.Loading(self._process())
-        while not client.server_ready():
+        while not self._ready():
             if self._guard is None or self._guard.poll() is not None:
                 raise ToolFailed(
                     f"the model server ended while it started\n{serverlog.reasons(self.log)}"
@@ -290,6 +332,25 @@ class Deployment:
         reason = self._probe_reason(max(1.0, deadline - time.monotonic()))
         if reason is not None:
             raise ToolFailed(f"the model server refused the first request: {reason}")
+
+    def _ready(self) -> bool:
+        """Say whether the server takes requests; once it listens, hold on to its socket."""
+        if self._endpoint is None:
+            self._endpoint = endpoint.Endpoint.of(self._socket, self._process().pid)
+            if self._endpoint is None:
+                return False
+            self._own.callback(self._endpoint.close)
+            self.client = Client(f"unix:{self._endpoint.place}")
+        return self._running().server_ready()
+
+    def _check_endpoint(self, server: psutil.Process) -> None:
+        """Raise TakenOver when something else stands where the server listens."""
+        try:
+            if self._endpoint is not None:
+                self._endpoint.check()
+        except endpoint.TakenOver:
+            processes.check_alive(server.pid, processes.SERVER)  # its folder goes with it
+            raise
 
     def _probe_reason(self, timeout_s: float = 30.0) -> str | None:
         """Return why the probe failed; without a probe, which model is not ready."""
@@ -330,7 +391,11 @@ class Deployment:
             limit = self._reached()
             if limit is None:
                 raise
-            raise _limit_reached(error.message, limit, hint=error.hint) from error
+            hint = error.hint
+            if limit is Ending.OUTPUT_LIMIT:
+                most = self._limits.output_bytes // MIB
+                hint = hint or f"a server may print {most} MiB in all: have its models log less"
+            raise _limit_reached(error.message, limit, hint=hint) from error
 
     def _check_limits(self) -> None:
         """Raise where the kernel enforced a limit, though the server may still run."""

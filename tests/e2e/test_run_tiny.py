@@ -185,8 +185,14 @@ def test_a_plain_gain_is_accepted_by_every_gate(finished):
     assert (iteration.verdict, iteration.reason) == (Verdict.ACCEPTED, "gain_confirmed")
     assert [(gate.name, gate.result) for gate in iteration.gates] == [
         (name, "pass")
-        for name in ("paths", "refusals", "correctness", "memory", "gain", "commit", "confirm")
+        for name in (
+            *("paths", "refusals", "correctness", "memory", "burst", "gain", "commit", "confirm"),
+            *("cost", "voids", "neighbours"),
+        )
     ]
+    assert iteration.costs is not None
+    assert iteration.costs.launches == len({p.launch for p in iteration.pairs}) + verify.CONFIRMING
+    assert iteration.costs.candidate.memory_end_mib is not None
     assert iteration.files_changed == [FEATURES]
     assert [(row.output, row.differing, row.limit) for row in iteration.equivalence] == [
         ("score", 0, None)

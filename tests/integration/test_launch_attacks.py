@@ -114,26 +114,45 @@ def test_both_arms_of_an_honest_launch_are_hardly_busy_while_idle(
     blocks = blocks_of(bench, tiny_view, patched(""), 4)
     assert len(blocks) == 8
     assert max(b.idle_cpu for b in blocks) < 0.05
+    assert all(b.idle_frozen for b in blocks)
     assert all(set(b.cpu_s) >= {"tritonserver", "tiny_ranker", "tiny_features"} for b in blocks)
 
 
-def test_a_thread_that_slows_the_other_arm_ends_the_trial(
-    bench: Bench, tiny_view: StackView, patched: Callable[[str], StackView]
+def unheld(bench: Bench) -> Bench:
+    """Return the bench of a machine on which no arm can be held still."""
+    return replace(bench, sandbox=Sandbox.open(SandboxSection(mode="no-cgroup")))
+
+
+@pytest.mark.parametrize("code", [WORKS_WHEN_IDLE, STARTS_A_PROGRAM])
+def test_what_would_slow_the_other_arm_stands_still_meanwhile(
+    bench: Bench, tiny_view: StackView, patched: Callable[[str], StackView], code: str
 ) -> None:
-    with pytest.raises(DoesNotServe) as caught:
-        blocks_of(bench, tiny_view, patched(WORKS_WHEN_IDLE), 4)
-    assert caught.value.reason == "works_while_idle"
+    blocks = blocks_of(bench, tiny_view, patched(code), 3)
+    assert [b.idle_cpu for b in blocks if b.arm == "baseline"] == [0.0] * 3
+    assert all(b.idle_frozen for b in blocks)
 
 
-def test_cpu_of_a_program_that_a_model_started_is_its_arms_own(
-    bench: Bench, tiny_view: StackView, patched: Callable[[str], StackView]
+@pytest.mark.parametrize("code", [WORKS_WHEN_IDLE, STARTS_A_PROGRAM])
+def test_what_slows_the_other_arm_ends_the_trial_where_nothing_holds_it(
+    bench: Bench, tiny_view: StackView, patched: Callable[[str], StackView], code: str
 ) -> None:
     seen: list[Block] = []
-    watched = replace(bench, on_block=seen.append)
+    watched = replace(unheld(bench), on_block=seen.append)
     with pytest.raises(DoesNotServe) as caught:
-        blocks_of(watched, tiny_view, patched(STARTS_A_PROGRAM), 4)
+        blocks_of(watched, tiny_view, patched(code), 4)
     assert caught.value.reason == "works_while_idle"
+    assert {b.idle_frozen for b in seen} == {False}
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_cpu_of_a_program_that_a_model_started_is_its_arms_own(
+    bench: Bench, tiny_view: StackView, patched: Callable[[str], StackView], *, held: bool
+) -> None:
+    seen: list[Block] = []
+    watched = replace(bench if held else unheld(bench), on_block=seen.append)
+    blocks_of(watched, tiny_view, patched(STARTS_A_PROGRAM), 1)
     assert all(b.cpu_s["other"] > 0 for b in seen if b.arm == "candidate")
+    assert all(b.cpu_s.get("other", 0.0) < 0.1 * b.wall_s for b in seen if b.arm == "baseline")
 
 
 @two_cpus
@@ -151,9 +170,8 @@ def test_a_model_cannot_leave_the_cpus_of_its_group(
 def test_a_model_that_leaves_its_cpus_where_nothing_holds_it_ends_the_trial(
     bench: Bench, tiny_view: StackView, patched: Callable[[str], StackView]
 ) -> None:
-    weaker = Sandbox.open(SandboxSection(mode="no-cgroup"))
     with pytest.raises(DoesNotServe) as caught:
-        blocks_of(replace(bench, sandbox=weaker), tiny_view, patched(MOVES), 1)
+        blocks_of(unheld(bench), tiny_view, patched(MOVES), 1)
     assert caught.value.reason == "leaves_its_cpus"
     assert f"may run on CPUs [{GENERATOR}]" in caught.value.message
 

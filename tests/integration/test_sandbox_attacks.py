@@ -287,6 +287,35 @@ print(libc.unshare(CLONE_NEWUSER), libc.mount(b"none", b"/tmp", b"tmpfs", 0, Non
     assert said == f"{['0' * 16, '0' * 16, '1']}\n-1 -1 65534"
 
 
+def test_no_other_process_can_be_reached_into(shut_in: Sandbox) -> None:
+    program = """
+import ctypes, os, platform
+libc = ctypes.CDLL(None, use_errno=True)
+x86 = platform.machine() == "x86_64"
+numbers = (101, 310, 311, 438) if x86 else (117, 270, 271, 438)
+calls = [(numbers[0], 0, 0, 0, 0)]  # PTRACE_TRACEME: allowed to anybody elsewhere
+calls += [(number, os.getpid(), 0, 0, 0, 0, 0) for number in numbers[1:3]]
+calls += [(numbers[3], os.pidfd_open(os.getpid()), 0, 0)]
+print([(libc.syscall(*call), ctypes.get_errno()) for call in calls])
+print(libc.syscall(39 if x86 else 172) == os.getpid())"""
+
+    said = _answer(shut_in, program)
+
+    assert said == f"{[(-1, 1)] * 4}\nTrue"
+
+
+def test_timers_that_fire_without_their_program_are_few(shut_in: Sandbox) -> None:
+    program = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+made = 0
+while made < 1000 and libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p())) == 0:
+    made += 1
+print(0 < made <= 64, ctypes.get_errno())"""
+
+    assert _answer(shut_in, program) == "True 11"  # EAGAIN
+
+
 def test_no_setting_of_the_machine_can_be_written(shut_in: Sandbox) -> None:
     program = """
 import os, stat
@@ -537,6 +566,50 @@ def test_a_group_of_version_2_is_ended_by_the_kernel() -> None:
     assert not folder.exists()
 
 
+def test_a_group_that_stands_still_uses_no_cpu_and_goes_on_afterwards(strict: Sandbox) -> None:
+    program = """
+import os, sys
+if os.fork() == 0:
+    while True: pass
+for line in sys.stdin:
+    print("heard", line.strip(), flush=True)"""
+    with _start(strict, program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as jail:
+
+        def heard(word: bytes) -> bytes:
+            jail.process.stdin.write(word + b"\n")
+            jail.process.stdin.flush()
+            return jail.process.stdout.readline()
+
+        assert heard(b"before") == b"heard before\n"
+        for word in (b"first", b"second"):
+            jail._group.freeze()
+            used = jail.cpu_seconds()
+            time.sleep(0.5)
+            assert jail.cpu_seconds() == used
+            jail._group.thaw()
+            assert heard(word) == b"heard " + word + b"\n"
+        time.sleep(0.2)
+        assert jail.cpu_seconds() > used
+
+
+def test_a_group_that_stands_still_is_ended(strict: Sandbox) -> None:
+    with _start(strict, "import time; time.sleep(600)") as jail:
+        pid = jail.pid
+        jail._group.freeze()
+        jail._group.kill()
+        assert jail._group.pids() == ()
+    assert not psutil.pid_exists(pid)
+
+
+def test_memory_of_a_group_is_told(strict: Sandbox) -> None:
+    program = "held = bytearray(b'x' * 2**26)\nprint(flush=True)\ninput()"
+    with _start(strict, program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as jail:
+        jail.process.stdout.readline()
+        memory = jail._group.memory()
+    assert 2**26 < memory.held < 2**27
+    assert memory.peak is None or memory.peak >= memory.held
+
+
 def test_cpu_time_counts_ended_processes(strict: Sandbox) -> None:
     program = """
 import os, sys, time
@@ -563,6 +636,20 @@ def test_a_program_is_pinned_where_asked(any_mode: Sandbox) -> None:
     program = "import os, sys; print(os.sched_getaffinity(0))"
 
     assert _answer(any_mode, program, cpus=[cpu]) == f"{{{cpu}}}"
+
+
+def test_a_pinned_program_cannot_leave_its_cpu(strict: Sandbox) -> None:
+    cpus = os.sched_getaffinity(0)
+    if cgroups.CPUSET not in cgroups.find().parents or len(cpus) < 2:
+        pytest.skip("one CPU, or no controller that holds groups to CPUs")
+    program = f"""
+import os
+try:
+    os.sched_setaffinity(0, {sorted(cpus)!r})
+finally:
+    print(os.sched_getaffinity(0))"""
+
+    assert _answer(strict, program, cpus=[max(cpus)]) == f"{{{max(cpus)}}}"
 
 
 def test_a_virtual_environments_interpreter_finds_its_packages(shut_in: Sandbox) -> None:

@@ -1,5 +1,6 @@
 """Model code that attacks: what it sees and reaches, how its server ends, what is left of it."""
 
+import errno
 import json
 import shutil
 import socket
@@ -16,7 +17,8 @@ from layers.errors import ToolFailed
 from layers.manifest import SandboxSection
 from layers.sandbox.base import Ending
 from layers.sandbox.box import LimitReached, Sandbox
-from layers.triton.endpoint import SHUT_IN
+from layers.triton.client import Client
+from layers.triton.endpoint import SHUT_IN, TakenOver
 from layers.triton.environment import ServerEnvironment
 from layers.triton.guard import LOG_NOTE
 from layers.triton.server import Deployment
@@ -199,20 +201,40 @@ def test_a_limit_that_ends_a_start_is_named(
     assert caught.value.reason is reason
 
 
-def test_a_flooded_log_is_cut_and_the_server_goes_on_serving(
+def test_a_server_that_floods_its_log_while_it_serves_is_ended(
     deploy: Deploy, tiny_request: bytes
 ) -> None:
-    code = "import sys\nfor _ in range(150):\n    sys.stderr.write('x' * 10**6 + chr(10))"
+    code = """
+import sys, threading, time
+def later():
+    time.sleep(3)
+    while True:
+        sys.stderr.write('x' * 10**6 + chr(10))
+threading.Thread(target=later, daemon=True).start()
+"""
     with deploy(code) as deployment:
-        deployment.alive()
         assert deployment.client.infer(tiny_request)
+        with pytest.raises(LimitReached, match=r"ended|died") as caught:
+            watch(deployment)
+        deployment.stop()
         size = deployment.log.stat().st_size
         with deployment.log.open("rb") as log:
             log.seek(64 << 20)
             end = log.read()
 
+    assert caught.value.reason is Ending.OUTPUT_LIMIT
+    assert caught.value.hint == "a server may print 64 MiB in all: have its models log less"
     assert (64 << 20) < size < (65 << 20)
     assert end == LOG_NOTE % (64 << 20)
+
+
+def test_a_log_below_its_limit_is_no_reason_to_end_a_server(
+    deploy: Deploy, tiny_request: bytes
+) -> None:
+    code = "import sys\nfor _ in range(50):\n    sys.stderr.write('x' * 10**6 + chr(10))"
+    with deploy(code) as deployment:
+        deployment.alive()
+        assert deployment.client.infer(tiny_request)
 
 
 def test_a_limit_reached_under_load_is_named_afterwards(
@@ -233,7 +255,9 @@ threading.Thread(target=later, daemon=True).start()
     assert caught.value.reason is Ending.MEMORY_LIMIT
 
 
-def test_a_model_that_answers_in_the_servers_place_is_noticed(deploy: Deploy) -> None:
+def test_a_model_that_answers_in_the_servers_place_is_noticed_and_reached_by_nobody(
+    deploy: Deploy, tiny_request: bytes
+) -> None:
     code = """
 import os, socket, threading, time
 def replace():
@@ -249,5 +273,59 @@ threading.Thread(target=replace, daemon=True).start()
 """
     with deploy(code) as deployment:
         deployment.alive()
-        with pytest.raises(ToolFailed, match="listens on the model server's socket"):
+        with pytest.raises(TakenOver, match="leads to something else"):
             watch(deployment)
+        with Client(deployment.grpc) as client:  # a new connection, after the name was taken
+            assert client.infer(tiny_request)
+
+
+def test_a_model_that_takes_the_servers_place_before_anybody_looks_does_not_start(
+    deploy: Deploy,
+) -> None:
+    code = """
+import os, socket, threading, time
+def replace():
+    while not os.path.exists("/tmp/8001"):
+        pass
+    os.rename("/tmp/8001", "/tmp/server")
+    own = socket.socket(socket.AF_UNIX)
+    own.bind("/tmp/8001")
+    own.listen()
+    time.sleep(600)
+threading.Thread(target=replace, daemon=True).start()
+"""
+    deployment = deploy(code, start_timeout_s=30)
+    with nothing_left(deployment), pytest.raises(TakenOver), deployment:
+        watch(deployment)  # where it was not noticed before
+
+
+def test_a_model_reaches_into_no_other_process(deploy: Deploy) -> None:
+    code = """
+import ctypes, os, platform, sys
+libc = ctypes.CDLL(None, use_errno=True)
+X86 = platform.machine() == "x86_64"
+PTRACE, READ, WRITE, GETFD = (101, 310, 311, 438) if X86 else (117, 270, 271, 438)
+server = os.getppid()
+def asked(*arguments):
+    ctypes.set_errno(0)
+    return libc.syscall(*arguments), ctypes.get_errno()
+told = [
+    asked(PTRACE, 16, server, 0, 0),  # PTRACE_ATTACH
+    asked(PTRACE, 0x4206, server, 0, 0),  # PTRACE_SEIZE
+    asked(READ, server, 0, 0, 0, 0, 0),
+    asked(WRITE, server, 0, 0, 0, 0, 0),
+    asked(GETFD, os.pidfd_open(server), 0, 0),
+]
+try:
+    open(f"/proc/{server}/mem", "r+b")
+except OSError as error:
+    told.append(error.errno)
+print("TOLD", told, file=sys.stderr, flush=True)
+"""
+    with deploy(code) as deployment:
+        deployment.alive()
+        lines = deployment.log.read_text().splitlines()
+
+    told = next(line for line in lines if line.startswith("TOLD "))
+    refused = f"(-1, {errno.EPERM})"
+    assert told == f"TOLD [{', '.join([refused] * 5)}, {errno.EROFS}]"

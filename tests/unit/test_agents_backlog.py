@@ -245,6 +245,11 @@ PASSING = {
     "gain_above_noise",
     "in_remeasuring_band",
     "slo_not_worse",
+    "burst_answered",
+    "cpu_not_more",
+    "cpu_for_the_reviewer",
+    "voids_even",
+    "neighbours_even",
 }
 NO_REASONS = {"correctness", "referee", "baseline", "candidate"}  # gates and arms
 CALLS = {"TrialEnded", "_gate", "_fail", "_Failure", "DoesNotServe", "Fault", "NotRun"}

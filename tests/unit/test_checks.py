@@ -64,7 +64,9 @@ def test_the_lag_limit_has_a_floor_for_tight_slos():
 
 
 def test_only_faults_of_the_machine_are_the_environments():
-    assert sorted(ENVIRONMENT) == ["generator_bound", "late_sends", "noisy_neighbour"]
+    assert sorted(ENVIRONMENT) == [
+        *("generator_bound", "late_sends", "memory_pressure", "noisy_neighbour")
+    ]
 
 
 def test_the_achieved_share_does_not_charge_the_last_request_for_its_latency():

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from layers.errors import InvalidInput, Missing
+from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.manifest import SandboxMode, SandboxSection
-from layers.sandbox import cgroups, owners
+from layers.sandbox import cgroups, owners, syscalls
 from layers.sandbox.base import GIB, MIB, Confinement, Ending, Limits
 from layers.sandbox.box import Sandbox
 from layers.sandbox.bubblewrap import Bubblewrap
-from layers.sandbox.cgroups import Group, Hierarchy
+from layers.sandbox.cgroups import Group, Hierarchy, Memory, Waits
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS = Limits(memory_bytes=64 * MIB, processes=32)
@@ -184,7 +184,7 @@ def test_limits_of_version_2_are_written_where_the_kernel_reads_them(version_2: 
         "memory.max": str(64 * MIB),
         "memory.swap.max": "0",
         "memory.oom.group": "1",
-        "pids.max": "34",  # two are bubblewrap's own
+        "pids.max": "35",  # two are bubblewrap's own, one relays a server's log
     }
 
 
@@ -227,6 +227,112 @@ def test_counters_of_version_2_say_what_was_reached_and_used(version_2: Path) ->
     assert group.processes_refused()
     (version_2 / "memory.events").write_text("max 7\noom_kill 1\noom_group_kill 1\n")
     assert group.memory_killed()
+
+
+def test_a_group_of_version_2_stands_still_once_the_kernel_says_so(version_2: Path) -> None:
+    group = Group(dict.fromkeys(cgroups.NEEDED, version_2), version=2)
+    assert not group.freezes
+    (version_2 / "cgroup.freeze").write_text("0\n")
+    (version_2 / "cgroup.events").write_text("populated 1\nfrozen 1\n")
+    assert group.freezes
+
+    group.freeze()
+    assert (version_2 / "cgroup.freeze").read_text() == "1"
+    group.thaw()
+    assert (version_2 / "cgroup.freeze").read_text() == "0"
+
+
+def test_a_group_that_does_not_come_to_stand_still_is_let_go(
+    version_2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "_STILL_S", 0.0)
+    group = Group(dict.fromkeys(cgroups.NEEDED, version_2), version=2)
+    (version_2 / "cgroup.freeze").write_text("0\n")
+    (version_2 / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+
+    with pytest.raises(ToolFailed, match="cannot be held still"):
+        group.freeze()
+    assert (version_2 / "cgroup.freeze").read_text() == "0"
+
+
+def test_a_group_of_version_1_stands_still_by_its_freezer(tmp_path: Path) -> None:
+    folders = {name: tmp_path / name for name in (*cgroups.NEEDED, "freezer")}
+    for folder in folders.values():
+        folder.mkdir()
+    group = Group(folders, version=1)
+    assert not group.freezes
+    (tmp_path / "freezer" / "freezer.state").write_text("THAWED\n")
+
+    group.freeze()
+    assert (tmp_path / "freezer" / "freezer.state").read_text() == "FROZEN"
+    group.thaw()
+    assert (tmp_path / "freezer" / "freezer.state").read_text() == "THAWED"
+
+
+def test_a_group_that_is_gone_cannot_be_held_still_and_needs_no_letting_go(tmp_path: Path) -> None:
+    group = Group(dict.fromkeys(cgroups.NEEDED, tmp_path / "gone"), version=2)
+
+    group.thaw()
+    with pytest.raises(ToolFailed, match="cannot be held still"):
+        group.freeze()
+
+
+def test_memory_that_cannot_be_dropped_is_told_by_both_versions(tmp_path: Path) -> None:
+    (tmp_path / "memory.stat").write_text("anon 300\nrss 7\nfile 5000\nshmem 40\npgmajfault 9\n")
+    old = Group(dict.fromkeys(cgroups.NEEDED, tmp_path), version=1)
+    new = Group(dict.fromkeys(cgroups.NEEDED, tmp_path), version=2)
+    assert (old.memory(), new.memory()) == (Memory(47, None), Memory(340, None))
+    assert new.waits() == Waits(9, None)
+
+    (tmp_path / "memory.max_usage_in_bytes").write_text("6000\n")
+    (tmp_path / "memory.peak").write_text("7000\n")
+    (tmp_path / "memory.pressure").write_text(
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\n"
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+    )
+    assert (old.memory(), new.memory()) == (Memory(47, 6000), Memory(340, 7000))
+    assert new.waits() == Waits(9, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("available", "each"),
+    [
+        (None, 8.0),  # not told
+        (24.0, 8.0),
+        (17.0, 8.0),
+        (15.0, 7.0),
+        (1.0, 0.5),  # never less
+    ],
+)
+def test_programs_that_run_together_share_what_memory_there_is(
+    available: float | None, each: float, tmp_path: Path
+) -> None:
+    asked = Limits(memory_bytes=8 * GIB, processes=32)
+    room = None if available is None else int(available * GIB)
+    hierarchy = Hierarchy(dict.fromkeys(cgroups.NEEDED, tmp_path), version=2)
+    sandbox = Sandbox(SandboxMode.STRICT, asked, BWRAP, hierarchy, room)
+
+    assert sandbox.shared(asked, 2) == Limits(memory_bytes=int(each * GIB), processes=32)
+    assert sandbox.shared(LIMITS, 2) == LIMITS
+    told = "" if each == 8.0 else f", {each:g} GiB where two run"
+    assert f"limits (8 GiB{told}, 32 processes)" in sandbox.describe()
+
+
+def test_nothing_but_a_control_group_shares_memory() -> None:
+    asked = Limits(memory_bytes=8 * GIB, processes=32)
+    for mode, program in ((SandboxMode.NO_CGROUP, BWRAP), (SandboxMode.PROCESS, None)):
+        assert Sandbox(mode, asked, program, None, GIB).shared(asked, 2) == asked
+
+
+def test_timers_and_system_calls_are_bounded_where_bubblewrap_shuts_in() -> None:
+    shut, free = (
+        Sandbox(SandboxMode.NO_CGROUP, LIMITS, BWRAP, None),
+        Sandbox(SandboxMode.PROCESS, LIMITS, None, None),
+    )
+    assert shut.rlimits(LIMITS)["RLIMIT_SIGPENDING"] == 64
+    assert "RLIMIT_SIGPENDING" not in free.rlimits(LIMITS)
+    assert shut.barred == syscalls.program()
+    assert free.barred == b""
 
 
 def test_killing_a_group_of_version_2_is_one_write(version_2: Path) -> None:

@@ -93,6 +93,7 @@ REASONS: Mapping[Kind, frozenset[str]] = {
             # what it did besides, or cannot have done
             "works_while_idle",
             "leaves_its_cpus",
+            "answers_in_the_servers_place",
             "above_ceiling",
         }
     ),
@@ -102,6 +103,7 @@ REASONS: Mapping[Kind, frozenset[str]] = {
             "below_noise_floor",
             "boundary_out_of_reach",
             "locally_slower",
+            "costs_more_cpu",
             "slo_worse",
             "gain_not_confirmed",
             "no_gain_on_top_of_others",
@@ -112,6 +114,8 @@ REASONS: Mapping[Kind, frozenset[str]] = {
             "last_look_reached",
             "launches_differ",
             "machine_too_noisy",
+            "voids_one_sided",
+            "neighbours_one_sided",
             "activation_undecided",
             "nothing_compared",
             "no_referee",
