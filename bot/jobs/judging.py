@@ -2,13 +2,19 @@
 
 The comment is one, edited in place; what was said before is kept on the evidence branch, as data.
 The check run is pinned to the commit that was measured, and only if that is still the head.
+
+Where GitHub refuses one of them the others are made all the same: a merge may wait for the check
+run, and of a personal token GitHub takes none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from bot.github.archive import EvidenceBranch
+from bot.github.errors import Conflict, Forbidden, GitHubError, NotFound
 from bot.github.repository import STALE
 from bot.jobs import checkouts, manifests, measuring, records
 from bot.jobs.context import JobResult
@@ -17,7 +23,9 @@ from bot.publishing import reports
 from bot.publishing.reports import Asked
 from bot.render import again, check, comment, publication
 from bot.render.again import Kept
+from bot.render.text import one_line
 from layers.evidence import VerifyReport
+from layers.redact import redact
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,24 +47,46 @@ def report(context: Context, subject: Subject, results: Path) -> JobResult:
     reports.check(found, _asked(subject))
     pull = pinned(context)
     kept, address, run_again = _keep(context, subject, found)
-    _comment(context, subject, found, kept, (address, run_again))
+    unsaid: list[GitHubError] = []
+    with _going_on(unsaid):
+        _comment(context, subject, found, kept, (address, run_again))
     if subject.claimed:
-        _say_in_body(context.repository, pull, kept)
+        with _going_on(unsaid):
+            _say_in_body(context.repository, pull, kept)
     checked = (
         check.verified(found, pull.head_sha, run_again)
         if isinstance(found, VerifyReport)
         else check.judged(found, pull.head_sha, run_again, claimed=subject.claimed)
     )
     if subject.claimed and checked.conclusion == "success":
-        checked = _on_its_base(context, subject, pull, checked)
-    set_check(context.repository, pull.head_sha, checked, address)
+        checked = _on_its_base(context, subject, pull, checked, unsaid)
+    unset: list[GitHubError] = []
+    with _going_on(unset):
+        set_check(context.repository, pull.head_sha, checked, address)
+    if unsaid and unset:
+        raise unset[0]
     told = comment.told(found, "", pull.head_sha, "")
     gain = f", {told.gain}" if told.gain else ""
-    return JobResult("done", f"{found.verdict} ({told.reason}){gain}", commit=pull.head_sha)
+    refused = [f"; not told everywhere: {one_line(e.message)}" for e in (*unsaid, *unset)][:1]
+    summary = f"{found.verdict} ({told.reason}){gain}{''.join(refused)}"
+    return JobResult("done", summary, commit=pull.head_sha)
+
+
+@contextmanager
+def _going_on(refused: list[GitHubError]) -> Iterator[None]:
+    """Note what GitHub refuses, and go on; what may pass, or is no refusal, is raised."""
+    try:
+        yield
+    except (Conflict, Forbidden, NotFound) as error:
+        refused.append(error)
 
 
 def _on_its_base(
-    context: Context, subject: Subject, pull: Pull, checked: check.Check
+    context: Context,
+    subject: Subject,
+    pull: Pull,
+    checked: check.Check,
+    refused: list[GitHubError],
 ) -> check.Check:
     """Return the check of a claim that holds: neutral where its base serves something else by now."""
     mirror = checkouts.fetched(context.home, branches=(pull.base,))
@@ -65,7 +95,8 @@ def _on_its_base(
     if now is None:
         return checked
     if not subject.edited:  # what a person committed to is not looked at again
-        context.repository.add_labels(pull.number, [STALE])
+        with _going_on(refused):
+            context.repository.add_labels(pull.number, [STALE])
     what = "accepted" if subject.edited else "reproduced"
     return check.stands_on(checked, subject.base, pull.base, now, what)
 
@@ -97,12 +128,16 @@ def tell_moved(context: Context) -> None:
 
 
 def tell_broken(context: Context, message: str, hint: str) -> None:
-    """Say on the pull request and its check run that an error ended the work."""
+    """Say on the check run and the pull request that an error ended the work."""
     number, sha = context.spec.number, context.spec.sha
     if number is not None and sha is not None:
+        unset: list[GitHubError] = []
+        with _going_on(unset):  # first: while it is in progress a merge may wait for it
+            set_check(context.repository, sha, check.broken(message, hint))
+        for error in unset:
+            context.events.note(f"not told: {redact(error.message)}")
         text = comment.broken(message, hint, sha, _earlier(context, number))
         context.repository.tell(number, comment.KEY, text)
-        set_check(context.repository, sha, check.broken(message, hint))
 
 
 def set_check(
