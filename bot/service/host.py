@@ -6,6 +6,7 @@ told that they were heard. The main thread waits for a signal, and ends the othe
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import signal
@@ -17,17 +18,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import ClassVar, cast
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bot.github.auth import AppCredentials, Credentials
-from bot.service.app import Settings, create_app
+from bot.service.app import READ_S, Settings, create_app
 from bot.service.chores import Chores
 from bot.service.database import Database, StoreBroken
 from bot.service.dispatch import Dispatcher
 from bot.service.metrics import Metrics
-from bot.service.signature import Secrets
+from bot.service.signature import SHORTEST, Secrets
 from bot.service.store import LANES, Store
 from bot.service.vitals import Vitals
 from bot.service.worker import GRACE_S, Worker
@@ -35,7 +38,6 @@ from layers.errors import InvalidInput, ToolFailed
 from layers.manifest import SandboxMode
 
 MOST_CONNECTIONS = 32  # each may hold a payload of 25 MiB
-SHORTEST_SECRET = 16  # bytes
 BACKLOG = 128  # connections that wait to be accepted
 _LOOK_S = 0.2
 log = logging.getLogger(__name__)
@@ -67,10 +69,11 @@ def credentials_of(options: Options, environ: Mapping[str, str]) -> tuple[Creden
 def serve(options: Options, secrets: Secrets, credentials: Sequence[Credentials]) -> str:
     """Serve until a signal comes, and return its name.
 
-    Raises InvalidInput where address or database cannot be used, ToolFailed where a part of the
-    service ended by itself.
+    Raises InvalidInput for a secret that can be guessed and where address or database cannot be
+    used, ToolFailed where a part of the service ended by itself.
     """
-    _warn(options, secrets)
+    _check_secrets(secrets)
+    _warn(options)
     for folder in (options.database.parent, options.work):
         _make(folder)
     database = Database(options.database)
@@ -161,12 +164,53 @@ class _Service:
                 worker.abandon()
 
 
+class Hurried(H11Protocol):
+    """HTTP/1.1 on a connection that is closed where the head of a request does not come in time.
+
+    uvicorn waits for ever for the first one, and for the next one from its first byte on; so a few
+    connections on which nothing comes would keep all others out.
+    """
+
+    patience_s: ClassVar[float] = READ_S
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for a request."""
+        super().connection_made(cast("asyncio.Transport", transport))
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next one."""
+        super().on_response_complete()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        super().connection_lost(exc)
+        self._forget()
+
+    def _wait(self) -> None:
+        self._forget()
+        if not self.transport.is_closing():
+            self._deadline = self.loop.call_later(self.patience_s, self._end_if_idle)
+
+    def _forget(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _end_if_idle(self) -> None:
+        """Close the connection, unless a request is at work: its answer is waited for anew."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+
 def configuration(app: FastAPI) -> uvicorn.Config:
     """Return how uvicorn serves: what a proxy in front of it says is not believed."""
     return uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=Hurried,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -178,9 +222,16 @@ def configuration(app: FastAPI) -> uvicorn.Config:
     )
 
 
-def _warn(options: Options, secrets: Secrets) -> None:
-    if secrets.shortest < SHORTEST_SECRET:
-        log.warning("a webhook secret has fewer than %d characters", SHORTEST_SECRET)
+def _check_secrets(secrets: Secrets) -> None:
+    """Refuse a secret that can be guessed: whoever has it signs what GitHub never sent."""
+    if secrets.shortest < SHORTEST:
+        raise InvalidInput(
+            f"a webhook secret has fewer than {SHORTEST} bytes",
+            hint="take one of `openssl rand -hex 32`; several are named one a line",
+        )
+
+
+def _warn(options: Options) -> None:
     with suppress(ValueError):  # a name: what it stands for is logged when it listens
         if not ipaddress.ip_address(options.host).is_loopback:
             log.warning(

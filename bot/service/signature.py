@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 HEADER = "X-Hub-Signature-256"
 PREFIX = "sha256="
-_SEPARATORS = re.compile(r"[,\r\n]")
+SHORTEST = 16  # bytes of a secret; fewer can be guessed
+_LINES = re.compile(r"[\r\n]")
 
 
 class Secrets:
@@ -24,11 +25,13 @@ class Secrets:
 
     @classmethod
     def parse(cls, text: str) -> Secrets:
-        """Read secrets between commas or line ends, without the white space around them.
+        """Read secrets, one a line, without the white space around them.
 
+        A comma may be part of a secret, so a line with commas is one as it stands; what is between
+        them counts too where all of it is long enough, as several secrets on one line.
         Raises ValueError where there is none.
         """
-        return cls(part.strip() for part in _SEPARATORS.split(text) if part.strip())
+        return cls(secret for line in _LINES.split(text) for secret in _of_line(line.strip()))
 
     @property
     def shortest(self) -> int:
@@ -57,6 +60,14 @@ class Secrets:
 def sign(body: bytes, secret: str) -> str:
     """Return the header that a sender who knows `secret` adds to `body`."""
     return _sign(body, secret.encode()).decode()
+
+
+def _of_line(line: str) -> list[str]:
+    if not line.replace(",", "").strip():
+        return []
+    parts = [part.strip() for part in line.split(",") if part.strip()]
+    several = len(parts) > 1 and all(len(part.encode()) >= SHORTEST for part in parts)
+    return [line, *parts] if several else [line]
 
 
 def _sign(body: bytes, secret: bytes) -> bytes:

@@ -22,9 +22,29 @@ def test_a_signature_is_hmac_sha256_over_the_raw_bytes_in_hex():
 
 
 def test_while_secrets_rotate_either_of_them_signs():
-    secrets = Secrets.parse("new-one, old-one\n")
+    secrets = Secrets.parse("new-one\n old-one\n")
     answers = [secrets.signed(BODY, sign(BODY, one)) for one in ("new-one", "old-one", "other")]
     assert answers == [True, True, False]
+
+
+def test_a_comma_is_part_of_a_secret():
+    secrets = Secrets.parse("aZ,kk93-and-more-of-it")
+    answers = [
+        secrets.signed(BODY, sign(BODY, one))
+        for one in ("aZ,kk93-and-more-of-it", "aZ", "kk93-and-more-of-it")
+    ]
+    assert answers == [True, False, False]
+
+
+def test_several_long_ones_on_one_line_count_each_and_together():
+    first, second = "a-first-of-16-bytes", "a-second-of-16-bytes"
+    secrets = Secrets.parse(f"{first}, {second}")
+    answers = [
+        secrets.signed(BODY, sign(BODY, one))
+        for one in (first, second, f"{first}, {second}", "other")
+    ]
+    assert answers == [True, True, True, False]
+    assert secrets.shortest == len(first)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +84,7 @@ def test_no_secret_is_no_way_to_begin(text):
 
 
 def test_secrets_show_how_many_they_are_and_nothing_else():
-    secrets = Secrets.parse("first-canary\r\n\r\nsecond-canary,third")
+    secrets = Secrets.parse("first-canary\r\n\r\nsecond-canary\nthird")
     assert (repr(secrets), str(secrets), len(secrets), secrets.shortest) == (
         "<3 webhook secrets>",
         "<3 webhook secrets>",
