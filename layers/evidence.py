@@ -108,6 +108,9 @@ class Block(Record):
     void: str | None = None  # reason code; a void block decides nothing
     started_at: float | None = None  # seconds since the Unix epoch
     inferences: dict[str, int] = Field(default_factory=dict)  # rows that each model ran
+    at_least: bool = False  # the load generator was the limit: the arm may do more
+    log_lines: int | None = None  # logged meanwhile; None: not known, or in older evidence
+    log_bytes: int | None = None
 
 
 class Pair(Record):
@@ -117,6 +120,7 @@ class Pair(Record):
     pair: int
     throughput_ratio: float
     cpu_ratio: float  # baseline CPU per request over the candidate's; above 1 is better
+    at_least: bool = False  # the candidate's block is a lower bound of what it can do
 
 
 class VoidPair(Record):

@@ -168,6 +168,12 @@ class CorrectnessSection(Section):
         ge=0,
         description="opts in to approximate changes: how much the mean metric may fall",
     )
+    approximate_outputs: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        description="all that an approximation may move, integers and strings among them; other "
+        "floats stay within the reorder limits. Without it: every float, and nothing else",
+    )
 
 
 class SandboxSection(Section):

@@ -34,6 +34,7 @@ from layers.evidence import (
     ProfileRecord,
     StackRecord,
 )
+from layers.gates.interface import unknown_outputs
 from layers.manifest import MANIFEST_PATH, Manifest, SandboxMode
 from layers.measure import bandwidth, request_floor, tally
 from layers.measure.blocks import BlockContext, rate_block
@@ -281,11 +282,19 @@ def settled(session: Session) -> Iterator[tuple[Session, Served]]:
 def _settle(session: Session, deployment: Served) -> Session:
     """Check the traffic against the served model, and size the blocks; on the running baseline.
 
-    Raises InvalidInput when the traffic does not fit the model's inputs, or when the baseline
-    itself misses its SLO at the recorded rate.
+    Raises InvalidInput when the traffic does not fit the model's inputs, when the manifest names
+    outputs that it lacks, or when the baseline itself misses its SLO at the recorded rate.
     """
     manifest = session.stack.manifest
-    session.traffic.check(deployment.config(manifest.stack.entry))
+    config = deployment.config(manifest.stack.entry)
+    session.traffic.check(config)
+    unknown = unknown_outputs(manifest.correctness.approximate_outputs or (), config)
+    if unknown:
+        raise InvalidInput(
+            f"{manifest.stack.entry} has no output {unknown[0]!r}",
+            at=Location(Path(MANIFEST_PATH)),
+            hint="correctness.approximate_outputs names outputs of stack.entry",
+        )
     session.bench.warm(deployment)
     order = session.bench.draw()[:RATE_PROBE]
     probe = session.bench.load.closed(deployment.grpc, order, manifest.traffic.in_flight)

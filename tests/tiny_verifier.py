@@ -50,7 +50,7 @@ class Tiny:
 
     def candidate(
         self,
-        files: Mapping[str, str | bytes],
+        files: Mapping[str, str | bytes | None],
         contract: Contract | None = None,
         change_class: ChangeClass = ChangeClass.EXACT,
     ) -> Candidate:
@@ -102,10 +102,12 @@ def tiny_verifier(
     change: Callable[[Path], object] = lambda root: None,
     *,
     mutated: int = equivalence.MUTATED,
+    reproducible: frozenset[str] = frozenset({"score"}),
 ) -> Iterator[Tiny]:
     """Open the tiny stack with its slow idiom, everything short.
 
-    `change` may commit more to the repository first; a trial asks `mutated` changed requests.
+    `change` may commit more to the repository first; a trial asks `mutated` changed requests, and the
+    stack is taken to repeat the outputs `reproducible`.
     """
     root = slow_repository(folder / "tiny")
     change(root)
@@ -128,7 +130,7 @@ def tiny_verifier(
                 session=sized,
                 profile=None,
                 work=NOISE,
-                reproducible=frozenset({"score"}),
+                reproducible=reproducible,
                 launch_s=1.0,
             )
             plan = stats.LookPlan(candidates=1)

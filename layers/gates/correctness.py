@@ -74,12 +74,39 @@ class Comparison:
         return all(gate.result is GateResult.PASS for gate in self.gates)
 
 
+@dataclass(slots=True)
+class Errors:
+    """How far both arms are from the float64 referee in one output."""
+
+    requests: int = 0
+    baseline: UpperTail = field(default_factory=UpperTail)
+    candidate: UpperTail = field(default_factory=UpperTail)
+
+    def add(self, baseline: Array, candidate: Array, referee: Floats) -> None:
+        """Take in one answer of each."""
+        self.requests += 1
+        self.baseline.add(distance(baseline, referee))
+        self.candidate.add(distance(candidate, referee))
+
+    def fields(self) -> dict[str, float | int | None]:
+        """Return them as fields of the equivalence table."""
+        known = self.requests > 0
+        return {
+            "referee_max_baseline": self.baseline.largest if known else None,
+            "referee_max_candidate": self.candidate.largest if known else None,
+            "referee_p999_baseline": self.baseline.p999 if known else None,
+            "referee_p999_candidate": self.candidate.p999 if known else None,
+            "referee_requests": self.requests,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class _Failure:
     """Why a candidate fails."""
 
     reason: str
     detail: str
+    undecided: bool = False  # the baseline may be to blame: it does not repeat this output
 
 
 @dataclass(slots=True)
@@ -89,16 +116,15 @@ class _Output:
     name: str
     dtype: np.dtype[Any]
     must_match: bool  # bit for bit
+    repeats: bool  # the baseline gives it bit for bit again
     limit: float | None
+    errors: Errors
     requests: int = 0
     elements: int = 0
     differing: int = 0
     outliers: int = 0
     deviation: UpperTail = field(default_factory=UpperTail)
     failure: _Failure | None = None  # the first one
-    referee_requests: int = 0
-    error_baseline: UpperTail = field(default_factory=UpperTail)
-    error_candidate: UpperTail = field(default_factory=UpperTail)
 
     def add(self, index: int, baseline: Array, candidate: Array) -> None:
         """Take in one response's tensors, of one shape and dtype."""
@@ -111,7 +137,8 @@ class _Output:
         self.deviation.add(deviation)
         where = f"output {self.name!r} of request {index}"
         if self.must_match and differing:
-            self._fail("outputs_differ", f"{where}: {differing} of {differs.size} elements differ")
+            told = f"{where}: {differing} of {differs.size} elements differ"
+            self._fail("outputs_differ", told, undecided=not self.repeats)
         elif self.limit is not None:
             self._limit(where, self.limit * min(1.0, rms(baseline)), deviation)
 
@@ -126,20 +153,13 @@ class _Output:
             share = f"{outliers} of {deviation.size} elements"
             self._fail("too_many_outliers", f"{where}: {share} beyond {limit:.3g}")
 
-    def _fail(self, reason: str, detail: str) -> None:
+    def _fail(self, reason: str, detail: str, *, undecided: bool = False) -> None:
         """Keep the first failure."""
-        self.failure = self.failure or _Failure(reason, detail)
-
-    def add_referee(self, baseline: Array, candidate: Array, referee: Floats) -> None:
-        """Take in the errors of both arms against float64."""
-        self.referee_requests += 1
-        self.error_baseline.add(distance(baseline, referee))
-        self.error_candidate.add(distance(candidate, referee))
+        self.failure = self.failure or _Failure(reason, detail, undecided)
 
     def row(self) -> OutputRow:
         """Return the line of the equivalence table."""
-        judged = self.referee_requests > 0
-        return OutputRow(
+        row = OutputRow(
             output=self.name,
             dtype=type_name(self.dtype),
             requests=self.requests,
@@ -149,12 +169,8 @@ class _Output:
             p999_abs=self.deviation.p999,
             outliers=self.outliers,
             limit=self.limit,
-            referee_max_baseline=self.error_baseline.largest if judged else None,
-            referee_max_candidate=self.error_candidate.largest if judged else None,
-            referee_p999_baseline=self.error_baseline.p999 if judged else None,
-            referee_p999_candidate=self.error_candidate.p999 if judged else None,
-            referee_requests=self.referee_requests,
         )
+        return row.model_copy(update=self.errors.fields())
 
 
 @dataclass(slots=True)
@@ -165,6 +181,8 @@ class _Judge:
     limits: Limits
     reproducible: Collection[str] | None
     referee_required: bool
+    movable: Collection[str] | None
+    errors: dict[str, Errors]
     outputs: dict[str, _Output] = field(default_factory=dict)
     requests: int = 0
 
@@ -196,9 +214,15 @@ class _Judge:
         """Return the accumulator of an output, made when it is first seen."""
         if name not in self.outputs:
             must_match = self._must_match(name, dtype)
-            held = not must_match and self.change_class is not ChangeClass.APPROXIMATE
-            limit = self.limits.of(dtype) if held else None
-            self.outputs[name] = _Output(name, dtype, must_match, limit)
+            free = must_match or self._may_move(name, dtype)
+            self.outputs[name] = _Output(
+                name,
+                dtype,
+                must_match,
+                repeats=self.reproducible is None or name in self.reproducible,
+                limit=None if free else self.limits.of(dtype),
+                errors=self.errors.setdefault(name, Errors()),
+            )
         if type_name(self.outputs[name].dtype) != type_name(dtype):
             before = self.outputs[name].dtype
             raise InvalidInput(f"output {name!r} of the baseline changes from {before} to {dtype}")
@@ -214,7 +238,13 @@ class _Judge:
             case ChangeClass.CONFIG:
                 return dtype.kind != "f" or self.reproducible is None or name in self.reproducible
             case ChangeClass.APPROXIMATE:
-                return False
+                return dtype.kind != "f" and not self._may_move(name, dtype)
+
+    def _may_move(self, name: str, dtype: np.dtype[Any]) -> bool:
+        """Whether the metric alone decides on an output: a named one, else every float."""
+        if self.change_class is not ChangeClass.APPROXIMATE:
+            return False
+        return dtype.kind == "f" if self.movable is None else name in self.movable
 
     def _check_baseline(self, where: str, baseline: Array) -> None:
         """Refuse what no gate can judge; raises InvalidInput."""
@@ -241,15 +271,20 @@ class _Judge:
             if reference.dtype != np.float64 or not is_finite(reference):
                 raise InvalidInput(f"{where} must be finite float64, not {reference.dtype}")
             if is_finite(baseline[name]):
-                self.outputs[name].add_referee(baseline[name], candidate[name], reference)
+                self.errors[name].add(baseline[name], candidate[name], reference)
 
     def gates(self) -> list[Gate]:
         """Return the gates of all requests together."""
         if not self.requests:
             return [_gate("correctness", GateResult.INCONCLUSIVE, "nothing_compared", "")]
-        failures = [output.failure for output in self.outputs.values() if output.failure]
+        failures = {o.name: o.failure for o in self.outputs.values() if o.failure}
+        for failure in failures.values():
+            if not failure.undecided:
+                return [_failed(failure)]
         if failures:
-            return [_failed(failures[0])]
+            names = f"the unmodified stack does not repeat {', '.join(failures)} bit for bit"
+            reason = "baseline_not_reproducible"
+            return [_gate("correctness", GateResult.INCONCLUSIVE, reason, names)]
         differing = [output for output in self.outputs.values() if output.differing]
         detail = f"{len(self.outputs)} outputs of {self.requests} requests"
         if not differing:
@@ -296,17 +331,18 @@ def _referee_gate(differing: Sequence[_Output], *, required: bool) -> Gate | Non
 
     None where no output that differs has a referee and none is required.
     """
-    judged = [output for output in differing if output.referee_requests]
+    judged = [output for output in differing if output.errors.requests]
     for output in judged:
+        old_errors, new_errors = output.errors.baseline, output.errors.candidate
         for what, old, new in (
-            ("max", output.error_baseline.largest, output.error_candidate.largest),
-            ("p99.9", output.error_baseline.p999, output.error_candidate.p999),
+            ("max", old_errors.largest, new_errors.largest),
+            ("p99.9", old_errors.p999, new_errors.p999),
         ):
             if new > REFEREE_FACTOR * old:
                 detail = f"output {output.name!r}: {what} error {new:.3g}, baseline's {old:.3g}"
                 return _gate("referee", GateResult.FAIL, "worse_than_referee_allows", detail)
     if required and len(judged) < len(differing):
-        names = ", ".join(output.name for output in differing if not output.referee_requests)
+        names = ", ".join(output.name for output in differing if not output.errors.requests)
         return _gate("referee", GateResult.INCONCLUSIVE, "no_referee", f"no float64 of {names}")
     return _gate("referee", GateResult.PASS, "within_referee_error", "") if judged else None
 
@@ -327,6 +363,8 @@ def compare(
     reproducible: Collection[str] | None = None,
     *,
     referee_required: bool = True,
+    movable: Collection[str] | None = None,
+    errors: dict[str, Errors] | None = None,
 ) -> Comparison:
     """Judge a candidate's outputs against the baseline's by its change class.
 
@@ -336,21 +374,35 @@ def compare(
     `reproducible_outputs`): under `config` they must match, all of them where it is None. A
     reordering that moves an output without a float64 reference is not decided, unless
     `referee_required` is off because another comparison of the same trial asks the referee.
+    `movable` names the outputs that an approximation may move; None: every float, and nothing
+    else. `errors` collects the distances from the referee over all comparisons of a trial, and all
+    of them are judged.
 
     A response with other outputs, dtypes or shapes, or a non-finite element, ends the comparison
     at once. Reasons of the gate `correctness`: outputs_identical, within_limits, outputs_finite
     (approximate: its metric decides), nothing_compared, response_missing, output_missing,
     output_extra, dtype_differs, shape_differs, non_finite, outputs_differ, beyond_ten_times,
-    too_many_outliers. Gate `referee`, where outputs may differ and do: within_referee_error,
-    worse_than_referee_allows, no_referee. Raises InvalidInput for a baseline that is not finite
-    (but under exact), for dtypes that cannot be compared, and for a referee that does not fit.
+    too_many_outliers, baseline_not_reproducible (inconclusive: it must match, and the baseline
+    itself does not repeat it). Gate `referee`, where outputs may differ and do:
+    within_referee_error, worse_than_referee_allows, no_referee. Raises InvalidInput for a baseline
+    that is not finite (but under exact), for dtypes that cannot be compared, and for a referee that
+    does not fit.
     """
-    judge = _Judge(change_class, limits or Limits(), reproducible, referee_required)
+    found = {} if errors is None else errors
+    judge = _Judge(change_class, limits or Limits(), reproducible, referee_required, movable, found)
     for index, triple in enumerate(requests):
         failure = judge.add(index, triple)
         if failure:
             return Comparison(judge.rows(), [_failed(failure)])
     return Comparison(judge.rows(), judge.gates())
+
+
+def refereed(rows: Iterable[OutputRow], errors: Mapping[str, Errors]) -> list[OutputRow]:
+    """Return rows of the equivalence table with the errors that were collected since."""
+    return [
+        row.model_copy(update=errors[row.output].fields()) if row.output in errors else row
+        for row in rows
+    ]
 
 
 def reproducible_outputs(repeats: Iterable[tuple[Outputs, Outputs]]) -> frozenset[str]:

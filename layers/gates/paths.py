@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from glob import escape
 from pathlib import Path, PurePosixPath
 
 from layers.base import Candidate, ChangeClass, LayerName
@@ -37,16 +38,22 @@ def protected_files(manifest: Manifest) -> tuple[str, ...]:
     inputs = [name for step in manifest.stack.build for name in step.inputs]
     beside = [name for name in inputs if folder.parts and folder in PurePosixPath(name).parents]
     own, _ = _made_of(manifest)
-    return tuple(dict.fromkeys([str(MANIFEST_PATH), *_judges(manifest), *beside, *own]))
+    plain = [str(MANIFEST_PATH), *_judges(manifest)]
+    return tuple(dict.fromkeys([*map(escape, plain), *_declared([*beside, *own])]))
+
+
+def _declared(names: Iterable[str]) -> list[str]:
+    """Return what a build step names: the files of a glob, and the one that has its very name."""
+    return [pattern for name in names for pattern in dict.fromkeys((name, escape(name)))]
 
 
 def remakes_traffic(files: Iterable[str], manifest: Manifest) -> str | None:
     """Say which changed files are served and judge, too: the traffic is made of them. Else None."""
     _, shared = _made_of(manifest)
-    found = sorted(path for path in files if _lies_in(path, shared))
+    found = sorted(path for path in files if lies_in(path, shared))
     if not found:
         return None
-    return f"later judgements are measured on what is made of it anew: {_listed(found)}"
+    return f"later judgements are measured on what is made of it anew: {listed(found)}"
 
 
 def _judges(manifest: Manifest) -> list[str]:
@@ -79,7 +86,7 @@ def _inputs(manifest: Manifest, wanted: Sequence[str]) -> list[str]:
 
 def _overlap(name: str, others: Sequence[str]) -> bool:
     """Whether a file, folder or glob may name something that one of the others names."""
-    return _lies_in(name, others) or any(_lies_in(other, [name]) for other in others)
+    return lies_in(name, others) or any(lies_in(other, [name]) for other in others)
 
 
 def _anywhere(name: str) -> bool:
@@ -121,7 +128,7 @@ def _imported(file: PurePosixPath, root: Path) -> set[str]:
     found: set[str] = set()
     waiting = [file]
     while waiting:
-        for name in _named_modules(root / waiting.pop()):
+        for name in named_modules(root / waiting.pop()):
             stem = file.parent.joinpath(*name)
             for module in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
                 if str(module) not in found and module != file and (root / module).is_file():
@@ -130,7 +137,7 @@ def _imported(file: PurePosixPath, root: Path) -> set[str]:
     return found
 
 
-def _named_modules(file: Path) -> Iterator[tuple[str, ...]]:
+def named_modules(file: Path) -> Iterator[tuple[str, ...]]:
     """Yield every dotted name that a file imports, and its packages; nothing of what is no Python."""
     try:
         tree = ast.parse(file.read_bytes())
@@ -151,12 +158,17 @@ def _named_modules(file: Path) -> Iterator[tuple[str, ...]]:
 
 def not_exercised(files: Iterable[str], manifest: Manifest) -> str | None:
     """Say which changed files no station of a trial may ever have run, None where there is none."""
-    inputs = [name for step in manifest.stack.build for name in step.inputs]
-    known = (manifest.stack.models, NATIVE_FOLDER, *inputs)
-    found = sorted(path for path in files if not _lies_in(path, known))
+    known = (escape(manifest.stack.models), *read_by_builds(manifest))
+    found = sorted(path for path in files if not lies_in(path, known))
     if not found:
         return None
-    return f"not exercised, outside stack.models and what stack.build reads: {_listed(found)}"
+    return f"not exercised, outside stack.models and what stack.build reads: {listed(found)}"
+
+
+def read_by_builds(manifest: Manifest) -> tuple[str, ...]:
+    """Return what builds make files of, as files, folders and globs."""
+    inputs = [name for step in manifest.stack.build for name in step.inputs]
+    return (NATIVE_FOLDER, *_declared(inputs))
 
 
 def class_of(files: Sequence[str]) -> ChangeClass:
@@ -180,13 +192,18 @@ def _is_guarded(path: str, evaluators: Sequence[str]) -> bool:
     parts = [part.casefold() for part in pure.parts]
     if (OF_GIT | OF_OWNERS).intersection(parts) or parts[:1] == [OWNERS]:
         return True
-    return _lies_in(path, evaluators)
+    return lies_in(path, evaluators)
 
 
-def _lies_in(path: str, patterns: Sequence[str]) -> bool:
-    """Whether a path, or a folder that it lies in, is one of `patterns`: files, folders, globs."""
+def lies_in(path: str, patterns: Sequence[str]) -> bool:
+    """Whether a path, or a folder that it lies in, is one of `patterns`: files, folders, globs.
+
+    A name stands for itself, and for what it matches as a glob: escape one that is none.
+    """
     places = [path, *map(str, PurePosixPath(path).parents)]
-    return any(fnmatchcase(place, pattern) for pattern in patterns for place in places)
+    return any(
+        place == pattern or fnmatchcase(place, pattern) for pattern in patterns for place in places
+    )
 
 
 def touched(
@@ -199,14 +216,15 @@ def touched(
     files = list(files)
     found = guarded(files, protected)
     if found:
-        return _gate(GateResult.FAIL, "touches_protected_files", _listed(found))
+        return _gate(GateResult.FAIL, "touches_protected_files", listed(found))
     if requirements is not None and requirements in files:
         detail = f"{requirements}: candidates run in the baseline's environment, so no gate sees it"
         return _gate(GateResult.FAIL, "changes_requirements", detail)
     return None
 
 
-def _listed(found: Sequence[str]) -> str:
+def listed(found: Sequence[str]) -> str:
+    """Return names in one line, a few of many."""
     more = len(found) - MOST_NAMED
     return ", ".join(found[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -239,7 +257,7 @@ def plan_gate(candidate: Candidate, manifest: Manifest) -> Gate:
         return _gate(GateResult.FAIL, "outside_served_files", unserved, PLAN)
     configs = [name for name in sorted(files) if PurePosixPath(name).name == CONFIG_FILE]
     if configs and LayerName.CONFIG not in manifest.layers:
-        detail = f"the manifest's layers do not have config: {_listed(configs)}"
+        detail = f"the manifest's layers do not have config: {listed(configs)}"
         return _gate(GateResult.FAIL, "layer_not_allowed", detail, PLAN)
     folder = PurePosixPath(manifest.stack.models)
     own = folder / hypothesis.model
@@ -249,11 +267,11 @@ def plan_gate(candidate: Candidate, manifest: Manifest) -> Gate:
         if folder in PurePosixPath(name).parents and own not in PurePosixPath(name).parents
     ]
     if others:
-        detail = f"the plan is about {hypothesis.model}: {_listed(others)}"
+        detail = f"the plan is about {hypothesis.model}: {listed(others)}"
         return _gate(GateResult.FAIL, "outside_the_plan", detail, PLAN)
     data = [name for name, text in sorted(files.items()) if text is not None and b"\0" in text]
     if data:
-        return _gate(GateResult.FAIL, "not_text", f"weights and data stay: {_listed(data)}", PLAN)
+        return _gate(GateResult.FAIL, "not_text", f"weights and data stay: {listed(data)}", PLAN)
     return _gate(GateResult.PASS, "within_its_plan", "", PLAN)
 
 

@@ -23,8 +23,8 @@ from layers.errors import FvecError, Inconclusive, InvalidInput, ToolFailed
 from layers.events import Events
 from layers.evidence import Block, Pair
 from layers.manifest import Manifest
-from layers.measure import conduct, counters, tally
-from layers.measure.blocks import BlockContext, rate_block, work_block
+from layers.measure import bound, conduct, counters, logged, tally
+from layers.measure.blocks import BlockContext, rate_block
 from layers.measure.ceilings import Ceilings, above, near_floor
 from layers.measure.checks import Limits
 from layers.measure.conduct import Fault
@@ -357,14 +357,17 @@ class Launch:
 
             def measure(served: Served, context: BlockContext) -> tuple[Block, LoadResult]:
                 in_flight = bench.manifest.traffic.in_flight
-                return work_block(served, bench.load, sent, in_flight, context)
+                return bound.work(served, bench.load, sent, in_flight, context)
 
             both = self._both(measure, requests, Limits())
         if self._any_void(both.blocks, both.results):
             return None
         self._refuse_impossible(both)
         self._ledger.kept.append(both.blocks)
-        return MeasuredPair(conduct.ratios(both.blocks), both.blocks, both.results)
+        pair = bound.ratios(both.blocks)
+        if pair.at_least and bound.AT_LEAST not in self._warnings:
+            self._warnings.append(bound.AT_LEAST)
+        return MeasuredPair(pair, both.blocks, both.results)
 
     def _segment(
         self, recorded: Recorded, order: NDArray[np.int64], arrivals_s: NDArray[np.float64]
@@ -397,6 +400,7 @@ class Launch:
             served = self._arms[arm]
             context = self._context(arm, position, requests, limits)
             with self.blaming(arm), self.alone(arm) as held:
+                wrote = logged.size(served)
                 before = tally.counts(served)
                 self._check_cpus()
                 block, both.results[arm] = measure(served, context)
@@ -404,7 +408,8 @@ class Launch:
                 ran = tally.since(served, before)
             both.ran[arm] = ran
             rows = {name: counts.inferences for name, counts in sorted(ran.items())}
-            seen = {"inferences": rows, "idle_frozen": held}
+            told = logged.since(served, wrote)
+            seen = {"inferences": rows, "idle_frozen": held, **told}
             both.blocks[arm] = block.model_copy(update=seen)
             self._bench.on_block(both.blocks[arm])
             self._check_conduct(both.blocks[arm])

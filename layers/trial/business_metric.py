@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -71,7 +72,7 @@ class Remembering(Fresh):
     """Fresh requests of which a sample can be looked up after the block that sent them."""
 
     def __init__(self, salter: Salter, folder: Path) -> None:
-        """Keep nothing until `keeps` is set: only an approximation needs its inputs again."""
+        """Keep nothing until `keeps` is set: only metric and referee need the inputs again."""
         super().__init__(salter, folder)
         self._samples = np.random.default_rng(secrets.randbits(128))
         self._kept: dict[str, dict[int, bytes]] = {}
@@ -127,18 +128,39 @@ class UnderLoad:
 
         `outputs` decodes a response. Nothing is timed meanwhile.
         """
-        for position, request in self._sent(baseline, most):
+        drawn = sent(baseline, self.fresh, self.traffic, self.rng)
+        for position, request in islice(drawn, most):
             old, new = (outputs(r.response(position)) for r in (baseline, candidate))
             self.values.observe(request, old, new)
 
-    def _sent(self, block: LoadResult, most: int) -> list[tuple[int, bytes]]:
-        """Return positions of a block, drawn at random, with what was sent there."""
-        index = block.records["index"].tolist()
-        positions = self.rng.permutation(len(index)).tolist()
-        if block.request_set == self.traffic.digest:
-            return [(p, self.traffic.requests[index[p]]) for p in positions[:most]]
-        kept = self.fresh.sample(block.request_set) if isinstance(self.fresh, Remembering) else {}
-        return [(p, kept[index[p]]) for p in positions if index[p] in kept][:most]
+
+def sent(
+    block: LoadResult, fresh: Fresh | None, traffic: Traffic, rng: np.random.Generator
+) -> Iterator[tuple[int, bytes]]:
+    """Yield positions of a block in random order, each with what was sent there, as far as kept.
+
+    `fresh` has the requests that blocks send; None: they send the recording.
+    """
+    index = block.records["index"].tolist()
+    positions = rng.permutation(len(index)).tolist()
+    if block.request_set == traffic.digest:
+        yield from ((p, traffic.requests[index[p]]) for p in positions)
+        return
+    kept = fresh.sample(block.request_set) if isinstance(fresh, Remembering) else {}
+    yield from ((p, kept[index[p]]) for p in positions if index[p] in kept)
+
+
+@contextmanager
+def remembered(fresh: Fresh | None) -> Iterator[None]:
+    """Keep a sample of what blocks send for as long as this lasts; nothing stays kept."""
+    if not isinstance(fresh, Remembering):
+        yield
+        return
+    fresh.keeps = True
+    try:
+        yield
+    finally:
+        fresh.forget()
 
 
 @contextmanager
@@ -146,10 +168,7 @@ def scoring(
     metric: AbstractContextManager[Referee], fresh: Fresh | None, traffic: Traffic
 ) -> Iterator[UnderLoad]:
     """Open the metric for a whole trial; it idles while blocks are timed. Nothing stays kept."""
-    with metric as process, ExitStack() as undo:
-        if isinstance(fresh, Remembering):
-            undo.callback(fresh.forget)
-            fresh.keeps = True
+    with metric as process, remembered(fresh):
         yield UnderLoad(Values(process), fresh, traffic)
 
 

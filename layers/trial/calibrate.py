@@ -44,18 +44,20 @@ def calibrate(session: Session) -> Calibration:
     events.phase("baseline", "traffic, SLO and profile of the unmodified stack")
     with settled(session) as (session, deployment):
         session = _equipped(session, deployment)
-        reproducible = set(outputs_of(session, deployment))
+        outputs = outputs_of(session, deployment)
         profiled = session.floor_first(deployment, session.view, "baseline")
         session = _asked(session, deployment)
     events.phase("noise", f"{LAUNCHES} launches of the unmodified stack against itself")
     started = time.monotonic()
     pairs: list[Pair] = []
+    reproducible = set(outputs)
     for number in range(1, LAUNCHES + 1):
         with Launch(session.bench, number, session.view, session.view, "noise") as launch:
             for measured in launch.pairs(PAIRS):
                 reproducible &= _reproduced(measured)
                 pairs.append(measured.pair)
                 events.progress(len(pairs), LAUNCHES * PAIRS, "pairs of blocks")
+    _tell_moved(session, sorted(outputs - reproducible))
     return Calibration(
         session=session,
         profile=profiled,
@@ -63,6 +65,15 @@ def calibrate(session: Session) -> Calibration:
         reproducible=frozenset(reproducible),
         launch_s=(time.monotonic() - started) / LAUNCHES,
     )
+
+
+def _tell_moved(session: Session, outputs: Sequence[str]) -> None:
+    """Say which outputs no change can be held to bit for bit."""
+    if outputs:
+        session.bench.events.note(
+            f"the unmodified stack does not repeat {', '.join(outputs)} bit for bit: a change that "
+            "may not move that is not decided (baseline_not_reproducible)"
+        )
 
 
 def _equipped(session: Session, deployment: Served) -> Session:

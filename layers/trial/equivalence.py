@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from layers.errors import ToolFailed
 from layers.evidence import Gate, GateResult, KindCount
-from layers.gates.referee import Referee
+from layers.gates.interface import sent_otherwise
 from layers.gates.tensors import is_finite
 from layers.measure.fresh import Fresh
-from layers.measure.launch import ARMS, Arm, Launch
+from layers.measure.launch import ARMS, Arm, DoesNotServe, Launch
 from layers.measure.load import LoadResult
 from layers.traffic.envelope import addressed, content
-from layers.traffic.recorded import Traffic, decode, decode_response
+from layers.traffic.recorded import Traffic, decode_response
+from layers.trial.truths import Truths
 from layers.triton.client import Client, Refused
 
 Tensors: TypeAlias = Mapping[str, NDArray[np.generic]]
@@ -35,7 +36,7 @@ Observe: TypeAlias = Callable[[bytes, Tensors, Tensors], None]
 
 RECORDED = 120  # requests of the recording that a trial sends one at a time
 MUTATED = 60  # and mutated ones
-REFEREED = 24  # of the recorded ones, how many the float64 referee answers too
+REFEREED = 24  # of all of these, how many the float64 referee answers too: half of them recorded
 RENEWED = 12  # and salted ones
 INFER_TIMEOUT_S = 60.0
 MUTATED_SPARE = 2  # mutated requests drawn for each one that is missing: a stack may refuse some
@@ -150,7 +151,7 @@ class Unsent:
 class Sequential:
     """Both arms' answers to requests sent one at a time; refusals are compared by their code."""
 
-    def __init__(self, launch: Launch, referee: Referee | None, observe: Observe | None) -> None:
+    def __init__(self, launch: Launch, referee: Truths | None, observe: Observe | None) -> None:
         """Use the running arms of `launch`; `referee` answers the first requests too.
 
         `observe` sees each request with both answers, after they were compared.
@@ -179,7 +180,10 @@ class Sequential:
                 # Nothing is timed here, so both arms may be busy at the same time.
                 message = addressed(probe.message, self._ids)
                 asked = [pool.submit(_ask, clients[arm], message) for arm in ARMS]
-                both = self._answered(*(_decoded(future.result()) for future in asked))
+                old, new = (future.result() for future in asked)
+                if isinstance(old, bytes) and isinstance(new, bytes):
+                    _check_alike(old, new)
+                both = self._answered(_decoded(old), _decoded(new))
                 self._count(probe.kind, answered=both is not None)
                 if both is None:
                     self._check_alive()
@@ -197,7 +201,8 @@ class Sequential:
             self.odd.append(probe.message)
         truth = None
         if self._referee is not None and probe.refereed:
-            truth = self._referee.answer(decode(probe.message))
+            sure = probe.kind == AS_RECORDED
+            truth = self._referee.of(probe.message, both[0], recorded=sure)
         return *both, truth
 
     def _count(self, kind: str, *, answered: bool) -> None:
@@ -287,14 +292,23 @@ def finite(outputs: Tensors) -> bool:
 def timed(baseline: LoadResult, candidate: LoadResult) -> Iterator[Compared]:
     """Yield both arms' outputs of every request of a pair of timed blocks, position by position.
 
-    Raises ToolFailed where the arms were not sent the same requests in the same order.
+    Raises ToolFailed where the arms were not sent the same requests in the same order, DoesNotServe
+    where answers differ in what no array shows.
     """
     same_order = np.array_equal(baseline.records["index"], candidate.records["index"])
     if baseline.request_set != candidate.request_set or not same_order:
         raise ToolFailed("the arms of a pair were sent different requests")
     for position in range(len(baseline.records)):
         old, new = baseline.response(position), candidate.response(position)
+        _check_alike(old, new)
         yield outputs(old), outputs(new), None
+
+
+def _check_alike(old: bytes, new: bytes) -> None:
+    """Raise DoesNotServe where answers differ in what a client sees beside their arrays."""
+    told = sent_otherwise(old, new)
+    if told is not None:
+        raise DoesNotServe(told, reason="interface_differs")
 
 
 def outputs(response: bytes) -> Tensors:

@@ -15,12 +15,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from layers.base import COOKBOOK, Candidate, ChangeClass, Layer, StackView
 from layers.errors import FvecError, Inconclusive, InvalidInput, ToolFailed
 from layers.evidence import EndToEnd, Gate, GateResult, Iteration, Look, NoiseFloor, Verdict
+from layers.gates import quieter
+from layers.gates.contents import contents_gate, unreadable
 from layers.gates.correctness import Comparison, Limits, compare
 from layers.gates.paths import (
     judging_modules,
@@ -31,7 +34,7 @@ from layers.gates.paths import (
     remakes_traffic,
 )
 from layers.gates.referee import Referee
-from layers.measure import stats
+from layers.measure import bound, stats
 from layers.measure.launch import Arm, Bench, DoesNotServe, Launch, MeasuredPair
 from layers.measure.load import LoadResult
 from layers.sandbox.box import LimitReached
@@ -43,6 +46,7 @@ from layers.trial import (
     integrity,
     observing,
     public_checks,
+    served,
 )
 from layers.trial.business_metric import (
     LEAST_REQUESTS,
@@ -58,6 +62,7 @@ from layers.trial.load_probe import MemoryProbe
 from layers.trial.memory_probe import REQUESTS
 from layers.trial.probes import Probes, completed, warnings_of
 from layers.trial.trial import DRAFT, Trial, TrialEnded, process_gain
+from layers.trial.truths import Truths
 
 __all__ = ["Rules", "Verifier", "protected_files"]
 
@@ -105,6 +110,7 @@ class Verifier:
         self._profiling = profiling
         self._first: dict[str, str] = {}  # digests of what is of no base, at the first trial
         self._under_load: UnderLoad | None = None  # of the trial under way, if an approximation
+        self._truths: Truths | None = None  # of the trial under way, where there is a referee
 
     def verify(
         self, candidate: Candidate, layer: Layer | None, baseline: StackView, n: int
@@ -153,8 +159,13 @@ class Verifier:
         unseen = not_exercised(files, baseline.manifest)
         remade = remakes_traffic(files, baseline.manifest)
         repeated = fresh.warning() if fresh else None
-        trial.warnings += filter(None, [unseen, remade, repeated])
+        quiet = quieter.warning(trial.block_cpu)
+        trial.warnings += filter(None, [unseen, remade, repeated, quiet])
         trial.warnings += [*warnings_of(trial.traffic), *trial.ledger.warnings()]
+        binary = unreadable(files)
+        if binary is not None:  # the first that a reviewer should know
+            trial.warnings.insert(0, binary)
+            end.detail = end.detail or (binary if end.verdict is Verdict.ACCEPTED else "")
         return trial.iteration(end, time.monotonic() - started)
 
     def _watched(self, baseline: StackView, stations: Callable[[], None]) -> TrialEnded:
@@ -208,10 +219,14 @@ class Verifier:
     ) -> None:
         """Run the stations in order; TrialEnded leaves early. `undo` closes what a trial needs."""
         self._before_serving(trial, baseline, patched)
-        self._under_load = None
+        undo.callback(self._forget, trial)
+        fresh, traffic = self._bench.fresh, self._bench.load.traffic
         if trial.approximate and self._metric is not None:
-            process, traffic = self._metric(baseline), self._bench.load.traffic
-            self._under_load = undo.enter_context(scoring(process, self._bench.fresh, traffic))
+            self._under_load = undo.enter_context(scoring(self._metric(baseline), fresh, traffic))
+        if self._referee is not None:
+            opened, claimed = partial(self._referee, baseline), trial.candidate.hypothesis
+            truths = Truths(opened, fresh, traffic, claimed.change_class)
+            self._truths = undo.enter_context(truths)
         with self._launch(trial, 1, baseline, patched) as launch:
             self._correctness(trial, launch, baseline)
             if layer is None:
@@ -233,10 +248,19 @@ class Verifier:
             trial.pass_or_end(gate)
         self._metric_under_load(trial, last=True)
 
+    def _forget(self, trial: Trial) -> None:
+        """Keep nothing of a trial that has ended but what its referee could not answer."""
+        told = self._truths.warning() if self._truths is not None else None
+        trial.warnings += [told] if told else []
+        self._under_load = self._truths = None
+
     def _before_serving(self, trial: Trial, baseline: StackView, patched: StackView) -> None:
         """Hold the patch to paths, class and contract, then build it."""
         requirements = baseline.manifest.stack.requirements
         trial.pass_or_end(paths_gate(trial.candidate, self._protected(baseline), requirements))
+        refused = contents_gate(trial.candidate, baseline)
+        if refused is not None:
+            trial.pass_or_end(refused)
         if trial.candidate.hypothesis.proposer != COOKBOOK:
             trial.pass_or_end(plan_gate(trial.candidate, baseline.manifest))
         self._class_gate(trial)
@@ -253,6 +277,7 @@ class Verifier:
         trial.gates.append(public_checks.passed("build", "builds"))
         with self._launch(trial, 1, baseline, patched) as launch:
             trial.gates.append(public_checks.passed("serves", "serves"))
+            served.station(trial, launch, {"baseline": baseline, "candidate": patched})
             sequential = equivalence.Sequential(launch, referee=None, observe=None)
             answers = told.answers(sequential, self._bench.load.traffic)
             self._compare_probes(trial, sequential, answers, refereed=False)
@@ -308,19 +333,19 @@ class Verifier:
         They come in one random order; what both arms answered of them takes places in timed blocks,
         too. An approximation is held to its metric instead, over the recorded and the new ones.
         """
+        patched = _patched(trial.candidate, baseline)
+        served.station(trial, launch, {"baseline": baseline, "candidate": patched})
         probes = Probes(self._bench, trial.candidate.hypothesis.change_class)
-        with ExitStack() as undo:
-            values = None
-            if self._under_load is not None:
-                values = Values(self._under_load.values.process)
-            referee = undo.enter_context(self._referee(baseline)) if self._referee else None
-            observe = values.observe if values else None
-            sequential = equivalence.Sequential(launch, referee, observe)
-            sent = probes.drawn(LEAST_REQUESTS if values else 0)
-            try:
-                self._compare_probes(trial, sequential, sequential.probed(sent))
-            finally:
-                trial.traffic = probes.record(sequential.counts)
+        values = None
+        if self._under_load is not None:
+            values = Values(self._under_load.values.process)
+        observe = values.observe if values else None
+        sequential = equivalence.Sequential(launch, self._truths, observe)
+        sent = probes.drawn(LEAST_REQUESTS if values else 0)
+        try:
+            self._compare_probes(trial, sequential, sequential.probed(sent))
+        finally:
+            trial.traffic = probes.record(sequential.counts)
         self._memory(trial, launch, probes)
         margin = self._bench.manifest.correctness.approximate_margin
         if values is not None and margin is not None:
@@ -405,13 +430,20 @@ class Verifier:
             self._rules.limits,
             self._rules.reproducible,
             referee_required=refereed,
+            movable=self._bench.manifest.correctness.approximate_outputs,
+            errors=self._truths.errors if self._truths is not None else None,
         )
 
     def _verify_timed(
         self, trial: Trial, baseline: LoadResult, candidate: LoadResult, scored: int
     ) -> None:
         """Compare every output of two timed blocks; score up to `scored` of an approximation's."""
-        comparison = self._compare(trial, equivalence.timed(baseline, candidate), refereed=False)
+        answers = equivalence.timed(baseline, candidate)
+        if self._truths is not None:
+            answers = self._truths.joined(answers, baseline, candidate)
+        comparison = self._compare(trial, answers, refereed=False)
+        if self._truths is not None:
+            trial.equivalence = self._truths.completed(trial.equivalence)
         trial.outputs_compared += baseline.completed
         passed = all(gate.result is GateResult.PASS for gate in comparison.gates)
         if passed and self._under_load is not None:
@@ -436,6 +468,9 @@ class Verifier:
                 trial.gates.append(_gain_gate(GateResult.PASS, look.reason, trial))
                 return
             if look.decision == "reject":
+                if bound.any_bound(trial.pairs):  # it may do better than could be measured
+                    reason = "generator_bound"
+                    trial.pass_or_end(_gain_gate(GateResult.INCONCLUSIVE, reason, trial))
                 trial.pass_or_end(_gain_gate(GateResult.FAIL, look.reason, trial))
         trial.pass_or_end(_gain_gate(GateResult.INCONCLUSIVE, trial.looks[-1].reason, trial))
 
@@ -443,15 +478,21 @@ class Verifier:
         """Take the layer's own measurement, else the CPU of the changed model's process.
 
         A layer measures by running parts of the candidate where we run: of its own rewrites alone.
+        The CPU of one process is told and decides nothing: work may have moved to another, and two
+        that run beside each other cost more a request than one.
         """
         ours = trial.candidate.hypothesis.proposer == COOKBOOK
         own = layer.verify(trial.candidate, baseline, patched) if ours else None
         trial.local = own or process_gain(trial)
-        if trial.local is not None and trial.local.ci[1] < 1:
-            detail = f"{trial.local.what}: {trial.local.speedup:.3g} times"
-            trial.pass_or_end(
-                Gate(name="local", result=GateResult.FAIL, reason="locally_slower", detail=detail)
-            )
+        if trial.local is None or trial.local.ci[1] >= 1:
+            return
+        detail = f"{trial.local.what}: {trial.local.speedup:.3g} times"
+        if own is None:
+            trial.warnings.append(f"locally slower: {detail}")
+            return
+        trial.pass_or_end(
+            Gate(name="local", result=GateResult.FAIL, reason="locally_slower", detail=detail)
+        )
 
     def _commit_gate(self, trial: Trial, launch: Launch) -> None:
         """Replay recorded traffic open loop on the full stack; a regression there discards.

@@ -125,11 +125,18 @@ class Client:
 
     def loaded_models(self) -> tuple[str, ...]:
         """Return the names of all models that are ready. Raises Refused."""
+        return tuple(sorted(self.loaded_versions()))
+
+    def loaded_versions(self) -> dict[str, frozenset[str]]:
+        """Return the versions that are ready of each model that has any. Raises Refused."""
         request = service_pb2.RepositoryIndexRequest(ready=True)
         answer = _called(
             "model index", lambda: self._stub.RepositoryIndex(request, timeout=_TIMEOUT_S)
         )
-        return tuple(sorted({model.name for model in answer.models}))
+        found: dict[str, set[str]] = {}
+        for model in answer.models:
+            found.setdefault(model.name, set()).add(model.version)
+        return {name: frozenset(versions) for name, versions in found.items()}
 
     def statistics(self, model: str) -> ModelCounts:
         """Return the counts of a model over all its versions. Raises Refused."""

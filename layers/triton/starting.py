@@ -6,19 +6,24 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
 from layers.base import StackView
-from layers.errors import InvalidInput, Missing
+from layers.errors import InvalidInput, Location, Missing
 from layers.programs import ONE_THREAD, scrubbed_environment
-from layers.triton import endpoint, guard
+from layers.triton import endpoint, guard, pbtxt
 from layers.triton.environment import ServerEnvironment
 
 EXIT_TIMEOUT_S = 5  # the server's own default is 30 s with a stopped stub
+ENVIRONMENT = "EXECUTION_ENV_PATH"  # a parameter: what the Python backend sources before it starts
 # The Python backend starts its processes by a shell line in which it quotes nothing.
-_SHELL_SAFE = re.compile(r"^[A-Za-z0-9_./@+,:=-]+$")
+_SHELL_SAFE = re.compile(r"[A-Za-z0-9_./@+,:=-]+")
+_OF_MODEL = "$$TRITON_MODEL_DIRECTORY"  # the backend puts the model's folder in its place
+_HINT = "use a path of ASCII letters, digits and _ . / @ + , : = - only"
 
 
 def check(view: StackView, env: ServerEnvironment, cpus: Sequence[int] | None) -> None:
@@ -30,18 +35,49 @@ def check(view: StackView, env: ServerEnvironment, cpus: Sequence[int] | None) -
             hint="stack.models of the manifest names the Triton model repository",
         )
     names = [models.resolve(), env.backends, *models.iterdir()]
-    unsafe = [str(name) for name in names if not _SHELL_SAFE.match(str(name))]
+    unsafe = [str(name) for name in names if not shell_safe(str(name))]
     if unsafe:
-        raise InvalidInput(
-            f"the Python backend cannot serve from {unsafe[0]!r}",
-            hint="use a path of ASCII letters, digits and _ . / @ + , : = - only",
-        )
+        raise InvalidInput(f"the Python backend cannot serve from {unsafe[0]!r}", hint=_HINT)
+    for file in sorted(models.glob("*/config.pbtxt")):
+        if file.is_file():
+            _check_words(view.root, file)
     absent = set(cpus or ()) - os.sched_getaffinity(0)
     if absent:
         raise Missing(
             f"CPUs {sorted(absent)} cannot be used by this process",
             hint=f"server.cpus may name any of {sorted(os.sched_getaffinity(0))}",
         )
+
+
+def shell_safe(text: str) -> bool:
+    """Whether a shell takes the text, as it stands, for one word."""
+    return _SHELL_SAFE.fullmatch(text) is not None
+
+
+def _check_words(root: Path, file: Path) -> None:
+    """Raise InvalidInput where a configuration writes more than words into the backend's line."""
+    relative = file.relative_to(root)
+    config = pbtxt.parse(pbtxt.decode(file.read_bytes(), relative), relative).message
+    for field, text in _words(config):
+        if text and not shell_safe(text):
+            raise InvalidInput(
+                f"the Python backend cannot start by {field} {text!r}",
+                at=Location(relative),
+                hint=_HINT,
+            )
+
+
+def _words(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """Yield what of a configuration stands in the line that starts a process, each by its field."""
+    yield "name", config.name
+    yield "backend", config.backend
+    yield "runtime", config.runtime
+    yield "default_model_filename", config.default_model_filename
+    yield from (("cc_model_filenames", name) for name in config.cc_model_filenames.values())
+    yield from (("the name of an instance group", one.name) for one in config.instance_group)
+    if ENVIRONMENT in config.parameters:
+        path: str = config.parameters[ENVIRONMENT].string_value
+        yield ENVIRONMENT, path.removeprefix(_OF_MODEL)
 
 
 def repository(view: StackView) -> Path:

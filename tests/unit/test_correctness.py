@@ -8,7 +8,13 @@ import pytest
 from layers.base import ChangeClass
 from layers.errors import InvalidInput
 from layers.evidence import Gate, GateResult, OutputRow
-from layers.gates.correctness import Comparison, Limits, compare, reproducible_outputs
+from layers.gates.correctness import (
+    Comparison,
+    Limits,
+    compare,
+    refereed,
+    reproducible_outputs,
+)
 from layers.gates.tensors import TAIL_CAPACITY, UpperTail
 
 EXACT, REORDER = ChangeClass.EXACT, ChangeClass.REORDER
@@ -305,7 +311,8 @@ def test_config_is_held_to_the_reorder_limits_where_the_baseline_moves_too():
     assert only_reason(old, moved(old, 5e-4), CONFIG, **free) == "too_many_outliers"
     worse = judge(old, moved(old, 1e-6), CONFIG, referee=old, **free)
     assert worse.gates[1].reason == "worse_than_referee_allows"
-    assert only_reason(np.array([1]), np.array([2]), CONFIG, **free) == "outputs_differ"
+    reason = only_reason(np.array([1]), np.array([2]), CONFIG, **free)
+    assert reason == "baseline_not_reproducible"
 
 
 def test_reproducible_outputs_are_those_that_two_answers_share_bit_for_bit():
@@ -322,6 +329,77 @@ def test_approximate_asks_for_finite_outputs_and_leaves_the_rest_to_the_metric()
     assert answers(found) == [("correctness", PASS, "outputs_finite")]
     assert found.rows[0].limit is None
     assert found.rows[0].max_abs == 2.0
+
+
+# --- what the baseline does not repeat, and what an approximation may move
+
+
+def test_what_must_match_and_the_baseline_does_not_repeat_decides_nothing():
+    moved_too = {"reproducible": frozenset()}
+    for change_class, old, new in (
+        (EXACT, f32(1), f32(2)),
+        (REORDER, np.array([b"a"]), np.array([b"b"])),
+        (APPROXIMATE, np.array([1]), np.array([2])),
+    ):
+        (gate,) = judge(old, new, change_class, **moved_too).gates
+        assert (gate.result, gate.reason) == (INCONCLUSIVE, "baseline_not_reproducible")
+        assert gate.detail == "the unmodified stack does not repeat y bit for bit"
+        assert judge(old, old, change_class, **moved_too).passed
+        assert only_reason(old, new, change_class, reproducible={"y"}) == "outputs_differ"
+
+
+def test_what_the_baseline_repeats_fails_whatever_else_moves():
+    old, new = {"y": f32(1), "z": f32(1)}, {"y": f32(2), "z": f32(2)}
+    (gate,) = compare([(old, new, None)], EXACT, reproducible={"z"}).gates
+    assert (gate.result, gate.reason) == (FAIL, "outputs_differ")
+    assert "output 'z'" in gate.detail
+    (gate,) = compare([(old, {**new, "z": f32(1)}, None)], EXACT, reproducible={"z"}).gates
+    assert gate.reason == "baseline_not_reproducible"
+
+
+def test_what_the_baseline_does_not_repeat_may_still_not_be_broken():
+    free = {"reproducible": frozenset()}
+    assert only_reason(f32(1), f32(math.nan), EXACT, **free) == "non_finite"
+    assert only_reason(f32(1), f32(1, 2), EXACT, **free) == "shape_differs"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (np.array([1, 2]), np.array([2, 1])),
+        (np.array([b"a", b"b"]), np.array([b"b", b"a"])),
+        (np.array([True]), np.array([False])),
+    ],
+)
+def test_an_approximation_moves_integers_and_strings_where_they_are_named_only(old, new):
+    assert only_reason(old, new, APPROXIMATE) == "outputs_differ"
+    assert only_reason(old, new, APPROXIMATE, movable=["z"]) == "outputs_differ"
+    assert only_reason(old, new, APPROXIMATE, movable=["y"]) == "outputs_finite"
+
+
+def test_floats_that_are_not_among_the_named_stay_within_the_limits_of_a_reordering():
+    old = ones(100)
+    assert judge(old, moved(old, 1e-6), APPROXIMATE, movable=["z"]).passed
+    assert only_reason(old, moved(old, 5e-4), APPROXIMATE, movable=["z"]) == "too_many_outliers"
+    found = judge(old, moved(old, 0.5), APPROXIMATE, movable=["y"])
+    assert answers(found) == [("correctness", PASS, "outputs_finite")]
+    assert found.rows[0].limit is None
+
+
+def test_the_errors_of_several_comparisons_are_judged_together():
+    truth, errors = np.ones(10), {}
+    first = [({"y": truth + 5e-5}, {"y": truth + 5e-5}, {"y": truth})]
+    assert compare(first, REORDER, errors=errors).passed
+    second = [({"y": truth}, {"y": truth + 9e-5}, {"y": truth})]
+    assert compare(second, REORDER, errors=errors, referee_required=False).passed
+    alone = compare(second, REORDER)
+    assert alone.gates[1].reason == "worse_than_referee_allows"
+    third = [({"y": truth}, {"y": truth + 9.9e-5}, None)]  # nobody asked the referee here
+    found = compare(third, REORDER, errors=errors, referee_required=False)
+    assert answers(found)[1:] == [("referee", PASS, "within_referee_error")]
+    (row,) = refereed(alone.rows, errors)
+    assert (row.referee_requests, row.referee_max_candidate) == (2, pytest.approx(9e-5))
+    assert refereed(alone.rows, {}) == alone.rows
 
 
 # --- the table

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from layers.gates.paths import not_exercised, protected_files, touched
 from layers.manifest import Manifest
+from layers.trial.integrity import Evaluator
 
 MODEL = "models/ranker/1/model.py"
 
@@ -80,3 +81,46 @@ def test_a_glob_that_no_file_can_match_is_refused(pattern: str) -> None:
 def test_what_judges_lies_in_the_repository(judge: str, spec: str) -> None:
     with pytest.raises(ValidationError, match="must be a relative path inside the repository"):
         manifest(correctness={judge: spec})
+
+
+MARKED = manifest(
+    stack={
+        "name": "s",
+        "models": "models[v2]",
+        "entry": "m",
+        "build": [
+            {"run": ["python", "x"], "inputs": ["data/[ab].csv", "data/*.txt"], "outputs": ["w"]}
+        ],
+    },
+    traffic={"requests": "traffic/[v2]/r?.bin", "arrivals": "traffic/[v2]/a*.csv"},
+)
+
+
+@pytest.mark.parametrize("name", ["traffic/[v2]/r?.bin", "traffic/[v2]/a*.csv"])
+def test_a_plain_name_with_marks_of_a_glob_protects_itself(name: str) -> None:
+    gate = touched([name], protected_files(MARKED))
+    assert gate is not None
+    assert gate.reason == "touches_protected_files"
+
+
+@pytest.mark.parametrize("name", ["traffic/v/r1.bin", "traffic/2/a.csv", "traffic/[v2]/r1.bin"])
+def test_and_nothing_that_it_would_match_as_a_glob(name: str) -> None:
+    assert touched([name], protected_files(MARKED)) is None
+
+
+@pytest.mark.parametrize("name", ["data/a.csv", "data/[ab].csv", "data/words.txt"])
+def test_what_a_build_step_names_is_a_glob_and_a_name(name: str) -> None:
+    assert not_exercised([name], MARKED) is None
+
+
+def test_models_in_a_folder_with_marks_of_a_glob_are_exercised() -> None:
+    assert not_exercised(["models[v2]/m/1/model.py"], MARKED) is None
+    assert not_exercised(["modelsv/m/1/model.py"], MARKED) is not None
+
+
+def test_a_protected_file_with_marks_of_a_glob_is_part_of_the_evaluator(tmp_path: Path) -> None:
+    file = tmp_path / "traffic/[v2]/r?.bin"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"requests")
+    names = Evaluator.of(tmp_path, protected_files(MARKED)).files
+    assert "traffic/[v2]/r?.bin" in names

@@ -328,6 +328,7 @@ def test_a_draft_is_compared_without_a_referee_and_nothing_of_it_is_timed(monkey
         raise AssertionError("a hidden check was made")
 
     monkeypatch.setattr(Verifier, "_launch", lambda *_: nullcontext())
+    monkeypatch.setattr("layers.trial.served.station", lambda *_: None)
     monkeypatch.setattr(Verifier, "_compare_probes", compared)
     for name in ("_correctness", "_measure", "_looks", "_activation", "_commit_gate", "_confirm"):
         monkeypatch.setattr(Verifier, name, hidden)

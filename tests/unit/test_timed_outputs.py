@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from tritonclient.grpc import service_pb2
 from layers.base import ChangeClass
 from layers.errors import ToolFailed
 from layers.gates.correctness import compare
+from layers.measure.launch import DoesNotServe
 from layers.measure.records import RECORD
 from layers.trial import equivalence
 
@@ -86,3 +88,32 @@ def test_arms_that_were_sent_different_requests_are_not_compared():
     ):
         with pytest.raises(ToolFailed, match="were sent different requests"):
             list(equivalence.timed(Block(HONEST, [0, 1, 2]), candidate))
+
+
+def versioned(values: np.ndarray, version: str, datatype: str = "FP32") -> bytes:
+    message = service_pb2.ModelInferResponse.FromString(response(values, datatype=datatype))
+    message.model_version = version
+    data: bytes = message.SerializeToString()
+    return data
+
+
+HALVES = np.array([0x3F80, 0x4000, 0x4040, 0x4080], dtype=np.uint16)  # 1, 2, 3 and 4 in BF16
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        (versioned(VALUES[2], "2"), "an answer's model version: 2, was none"),
+        (versioned(HALVES, "", "BF16"), "an answer's outputs in BF16: score, was none"),
+    ],
+)
+def test_what_no_array_of_an_answer_shows_is_seen(last, told):
+    with pytest.raises(DoesNotServe, match=re.escape(told)) as caught:
+        reason([*HONEST[:2], last])
+    assert caught.value.reason == "interface_differs"
+
+
+def test_answers_of_the_same_version_are_compared_by_their_arrays():
+    answers = [versioned(values, "3") for values in VALUES]
+    pair = equivalence.timed(Block(answers, [0, 1, 2]), Block(answers, [0, 1, 2]))
+    assert compare(pair, ChangeClass.EXACT).gates[0].reason == "outputs_identical"
