@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import signal
@@ -79,6 +80,7 @@ EPILOG = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `argv` is without the program's name."""
+    _speak_any_encoding()
     try:
         args = parser().parse_args(argv)
         if "check" in args:  # of arguments that exclude each other
@@ -195,6 +197,13 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
     lines = (line.rstrip() for line in captured.get().split("\n"))
     sys.stdout.write("\n".join(lines).strip("\n") + "\n")
     sys.stdout.flush()
+
+
+def _speak_any_encoding() -> None:
+    """Let a terminal or a pipe of another encoding show what it has no letter for as an escape."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _print_json(document: object) -> None:

@@ -533,3 +533,13 @@ def test_a_reader_that_goes_away_ends_the_command_quietly():
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_output_in_another_encoding_is_escaped_and_not_a_bug(tmp_path):
+    program = "import sys, bot.cli as c; sys.exit(c.main(sys.argv[1:]))"
+    argv = [sys.executable, "-c", program, "config", "validate", str(tmp_path / "se\u00f1al")]
+    env = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "se\\xf1al" in done.stderr
+    assert "Traceback" not in done.stderr
