@@ -46,13 +46,19 @@ def add(commands: arguments.Commands) -> None:
         "--new-tokens",
         metavar="N",
         type=deployment.tokens,
-        help="of each sequence a step: more than 1 where drafts are verified (default: 1)",
+        help="of each sequence in a step: more than 1 where drafts are verified (default: 1)",
     )
     drafted.add_argument(
         "--drafts",
         metavar="N",
         type=deployment.tokens,
         help="tokens that the model's own draft layers predict for each step, which verifies them",
+    )
+    drafted.add_argument(
+        "--prefill",
+        metavar="N",
+        type=deployment.tokens,
+        help="tokens of each sequence's prompt that a step reads, after --context others",
     )
     parser.add_argument(
         "--from",
@@ -126,10 +132,7 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     for name in REQUIRED:
         if getattr(args, name) is None:
             parser.error(f"--{name} is missing (or --calibrate, which measures this machine)")
-    if args.results is None and (args.batch is None or args.context is None):
-        parser.error("--batch and --context say which step it is, or --from a file of results")
-    if args.run is not None and args.results is None:
-        parser.error("--run is one of those in the file that --from names")
+    _check_step(parser, args)
     if (args.gaps or args.exposed or args.kernels) and not measured:
         parser.error("--gaps, --exposed and --kernels explain a --measured time")
     if args.p99 is not None and args.slo is None:
@@ -138,6 +141,16 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         parser.error("--p99 is below --measured, the median")
     if args.threshold is not None and args.threshold < 1:
         parser.error("--threshold is at least 1: nothing is faster than t_opt")
+
+
+def _check_step(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Stop with exit code 2 where it is not said which step is asked about."""
+    if args.results is None and (args.batch is None or args.context is None):
+        parser.error("--batch and --context say which step it is, or --from a file of results")
+    if args.prefill is not None and args.results is not None:
+        parser.error("--prefill reads prompts: a file of results times steps that decode")
+    if args.run is not None and args.results is None:
+        parser.error("--run is one of those in the file that --from names")
 
 
 def _kernel(text: str) -> tuple[str, float]:
@@ -162,7 +175,7 @@ class _Measured:
 
 def _step(args: argparse.Namespace) -> _Measured:
     """Return the step of the options, and of the file for what they leave open; raises InvalidInput."""
-    new_tokens = args.drafts + 1 if args.drafts else args.new_tokens
+    new_tokens = args.drafts + 1 if args.drafts else args.prefill or args.new_tokens
     if args.results is None:
         return _Measured(args.batch, args.context, new_tokens or 1, args.measured, args.p99)
     from layers.bench_files.measured import measured_step
@@ -193,7 +206,8 @@ def _question(args: argparse.Namespace, asked: _Measured) -> Question:
         raise InvalidInput(f"--drafts: {model.name} has no draft layers", hint=hint)
     place = Place(args.layout, deployment.card(args), precision)
     limit = Limit(args.threshold, "--threshold") if args.threshold else None
-    step = Step(float(asked.batch), float(asked.context), float(asked.new_tokens))
+    sizes = float(asked.batch), float(asked.context), float(asked.new_tokens)
+    step = Step(*sizes, _logits(args))
     return Question(
         model,
         step,
@@ -204,6 +218,13 @@ def _question(args: argparse.Namespace, asked: _Measured) -> Question:
         args.drafts or 0,
         deployment.thresholds(args.cards),
     )
+
+
+def _logits(args: argparse.Namespace) -> float | None:
+    """Return how many tokens of each sequence need logits: of a prompt the last, of drafts and theirs all."""
+    if args.prefill:
+        return 1.0
+    return args.drafts + 1.0 if args.drafts else None
 
 
 def _check_modules(kernels: Sequence[tuple[str, float]], model: Model) -> None:

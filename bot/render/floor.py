@@ -14,8 +14,9 @@ from bot.render.terminal import plain_table
 from bot.render.text import one_line
 from layers.floor import documents
 from layers.floor.assumed import assumptions
-from layers.floor.floors import Floor, times, utilisation
+from layers.floor.floors import Floor, links_s, times, utilisation
 from layers.floor.model import Model
+from layers.floor.modules import Step
 from layers.floor.sensitivity import Answer, Sensitivity
 from layers.floor.triage import Decision, Service, seconds
 from layers.floor.walls import CAPACITY, COMPUTE, KV, NETWORK, WEIGHTS, bound
@@ -56,7 +57,8 @@ class FloorReport:
     @property
     def assumptions(self) -> list[str]:
         """What the configuration, the card and the layout leave open, and what was taken."""
-        return assumptions(self.model, self.answer.floor.place)
+        found = self.answer.floor
+        return assumptions(self.model, found.place, found.step)
 
 
 def floor(report: FloorReport) -> RenderableType:
@@ -104,6 +106,7 @@ def floor_document(report: FloorReport) -> dict[str, Any]:
         "batch": found.step.batch,
         "context": found.step.context,
         "new_tokens": found.step.new_tokens,
+        "logits": found.step.new_tokens if found.step.logits is None else found.step.logits,
         "precision": asdict(place.precision),
         "active_params": report.model.active_parameters(),
         "state_bytes_per_sequence": account.state_bytes_per_sequence,
@@ -118,8 +121,8 @@ def floor_document(report: FloorReport) -> dict[str, Any]:
         "mfu": mfu,
         "mbu": mbu,
         "flat_decision": documents.decision_document(report.answer.flat),
-        "service": asdict(report.service) if report.service else None,
-        "sensitivity": [_moved(one) for one in report.moves],
+        "service": documents.service_document(report.service),
+        "sensitivity": documents.sensitivity_document(report.moves),
     }
 
 
@@ -131,7 +134,7 @@ def assumed(lines: Sequence[str]) -> list[RenderableType]:
 def _asked(report: FloorReport) -> str:
     found = report.answer.floor
     step, place = found.step, found.place
-    each = "" if step.new_tokens == 1 else f", {numbers.setting(step.new_tokens)} new tokens each"
+    each = "" if step.new_tokens == 1 else f", {numbers.setting(step.new_tokens)} {_new(step)} each"
     return one_line(
         f"{report.model.name}, {_short(report.model.parameters())} parameters, on "
         f"{place.layout.devices} {NUMBER_OF}{place.hardware.name} as {place.layout}: "
@@ -140,22 +143,26 @@ def _asked(report: FloorReport) -> str:
     )
 
 
+def _new(step: Step) -> str:
+    """Return what the new tokens of a sequence are."""
+    return "new tokens" if step.logits is None or step.logits > 1 else "tokens of a prompt"
+
+
 def _resources(found: Floor) -> Iterator[list[str]]:
-    """Yield a row a resource: its time and what it moves or computes."""
+    """Yield a row a resource, each link by itself: its time and what it moves or computes."""
     whole, account = found.times, found.whole
     cache = account.sequence_bytes
     weights = account.hbm_bytes - cache
     moved = f"{_size(weights)} of weights, {_size(cache)} of cache and state"
     done = ", ".join(f"{_short(n)}FLOP in {dtype}" for dtype, n in account.flops.items())
-    links = ", ".join(
-        f"{_size(size)} in {numbers.number(account.net_messages[name])} messages, {_link(name)}"
-        for name, size in account.net_bytes.items()
-    )
-    rows = (
-        ("HBM", whole.hbm_s, moved),
-        ("compute", whole.compute_s, done),
-        ("network", whole.network_s, links or "one device"),
-    )
+    rows = [("HBM", whole.hbm_s, moved), ("compute", whole.compute_s, done)]
+    for name, busy in links_s(account, found.place.hardware).items():
+        messages = numbers.number(account.net_messages[name])
+        sent = f"{_size(account.net_bytes[name])} in {messages} messages"
+        rows.append((f"network, {_link(name)}", busy, sent))
+    if not account.net_bytes:
+        alone = found.place.layout.devices == 1
+        rows.append(("network", 0.0, "one device" if alone else "nothing is sent"))
     for name, busy, what in rows:
         yield [name, _time(busy), numbers.percent(busy / whole.t_opt_s), what]
 
@@ -252,13 +259,6 @@ def _sensitivity(moves: Sequence[Sensitivity]) -> RenderableType:
         head.remove("decision")
         rows = [[*row[:-2], row[-1]] for row in rows]
     return plain_table(head, rows, right={2, 4})
-
-
-def _moved(one: Sensitivity) -> dict[str, Any]:
-    ends = (one.at_low.told(), one.at_high.told())
-    answers = {name: [end[name] for end in ends] for name in ends[0]}
-    span = {"input": one.name, "unit": one.unit, "range": [one.low, one.high]}
-    return {**span, **answers, "flips": list(one.flips)}
 
 
 def _time(value: float) -> str:

@@ -15,7 +15,6 @@ from bot.render.floor import NAMES, NUMBER_OF, assumed
 from bot.render.terminal import plain_table
 from bot.render.text import one_line
 from layers.floor import documents
-from layers.floor.assumed import assumptions
 from layers.floor.walls import (
     CAPACITY,
     METRICS,
@@ -39,9 +38,7 @@ class WallsReport:
     @property
     def assumptions(self) -> list[str]:
         """What the configuration, the card and the layouts leave open, and what was taken."""
-        fleets = (found.fleet for found in self.walls)
-        told = (line for fleet in fleets for line in assumptions(fleet.model, fleet.place))
-        return list(dict.fromkeys(told))
+        return documents.taken(found.fleet for found in self.walls)
 
     @property
     def fleet(self) -> Fleet:
@@ -89,7 +86,6 @@ def walls_document(report: WallsReport) -> dict[str, Any]:
         "hardware": fleet.place.hardware.name,
         "devices": fleet.devices,
         "context": fleet.context,
-        "assumptions": report.assumptions,
         "frontier": {
             metric: [
                 {

@@ -69,3 +69,15 @@ class Account:
 
 def _sum(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> dict[str, Quantity]:
     return {key: one.get(key, 0.0) + other.get(key, 0.0) for key in {**one, **other}}
+
+
+def lesser_traffic(one: Account, other: Account) -> Account:
+    """Return what each link carries at least, whichever of two ways is taken; nothing but the network counts."""
+    return Account(
+        net_bytes=_least(one.net_bytes, other.net_bytes),
+        net_messages=_least(one.net_messages, other.net_messages),
+    )
+
+
+def _least(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    return {key: least(one.get(key, 0.0), other.get(key, 0.0)) for key in {**one, **other}}

@@ -5,15 +5,15 @@ Times in seconds, sizes in bytes of the busiest device; `requests` are sequences
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from layers.floor.assumed import assumptions
-from layers.floor.floors import Times
+from layers.floor.floors import Times, links_s
 from layers.floor.model import Model
-from layers.floor.sensitivity import Answer
-from layers.floor.triage import Decision
-from layers.floor.walls import Crossover, Walls, bound
+from layers.floor.sensitivity import Answer, Sensitivity
+from layers.floor.triage import Decision, Service
+from layers.floor.walls import Crossover, Fleet, Walls, bound
 
 
 def floor_document(model: Model, answer: Answer, measured_s: float | None) -> dict[str, Any]:
@@ -28,6 +28,7 @@ def floor_document(model: Model, answer: Answer, measured_s: float | None) -> di
         "t_opt_s": whole.t_opt_s,
         "t_sum_s": whole.t_sum_s,
         "resources": busy(whole),
+        "links": links_s(account, hardware),
         "binding": whole.binding,
         "bound": bound(found),
         "ridge": {dtype: hardware.ridge(dtype) for dtype in hardware.flops_per_s},
@@ -35,7 +36,7 @@ def floor_document(model: Model, answer: Answer, measured_s: float | None) -> di
         "weights_bytes_per_gpu": account.resident_bytes,
         "kv_bytes_per_token": account.cache_bytes_per_token,
         "capacity_requests": max(0.0, float(found.most_sequences)),
-        "assumptions": assumptions(model, found.place),
+        "assumptions": assumptions(model, found.place, found.step),
         "measured_s": measured_s,
         "decision": decision_document(answer.decision),
     }
@@ -45,6 +46,7 @@ def walls_document(found: Sequence[Walls], crossings: Sequence[Crossover]) -> di
     """Return the walls of each layout, and where layouts cross."""
     return {
         "schema": "fvec.walls/1",
+        "assumptions": taken(walls.fleet for walls in found),
         "layouts": [
             {
                 "name": walls.fleet.name,
@@ -71,7 +73,7 @@ def walls_document(found: Sequence[Walls], crossings: Sequence[Crossover]) -> di
 
 
 def busy(times: Times) -> dict[str, float]:
-    """Return how long each resource is busy."""
+    """Return how long each resource is busy, the network with all links one after another."""
     return {"hbm_s": times.hbm_s, "compute_s": times.compute_s, "network_s": times.network_s}
 
 
@@ -91,3 +93,26 @@ def decision_document(decision: Decision | None) -> dict[str, Any] | None:
         "utilisation": decision.utilisation,
         "advice": list(decision.advice),
     }
+
+
+def service_document(service: Service | None) -> dict[str, str] | None:
+    """Return whether an SLO is kept, and why."""
+    return {"verdict": service.verdict, "reason": service.reason} if service else None
+
+
+def sensitivity_document(moves: Iterable[Sensitivity]) -> list[dict[str, Any]]:
+    """Return for each uncertain input its range and the answers at both ends of it."""
+    return [_moved(one) for one in moves]
+
+
+def taken(fleets: Iterable[Fleet]) -> list[str]:
+    """Return what all layouts leave open and what was taken, each once."""
+    told = (line for fleet in fleets for line in assumptions(fleet.model, fleet.place))
+    return list(dict.fromkeys(told))
+
+
+def _moved(one: Sensitivity) -> dict[str, Any]:
+    ends = (one.at_low.told(), one.at_high.told())
+    answers = {name: [end[name] for end in ends] for name in ends[0]}
+    span = {"input": one.name, "unit": one.unit, "range": [one.low, one.high]}
+    return {**span, **answers, "flips": list(one.flips)}

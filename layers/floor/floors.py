@@ -1,7 +1,8 @@
 """Two-sided floors: the least time of a step if everything overlaps, and if nothing does.
 
-t_opt = max(t_hbm, t_compute, t_network), t_sum = their sum (Floor-First Triage, 2026, section 3). Below t_opt
-nothing can be: account, constant or measurement is wrong.
+t_opt = max(t_hbm, t_compute, t_network), t_sum = their sum (Floor-First Triage, 2026, section 3). Links overlap, too:
+t_opt takes the busiest of them, t_sum all of them one after another. Below t_opt nothing can be: account, constant or
+measurement is wrong.
 """
 
 from __future__ import annotations
@@ -23,12 +24,19 @@ class Times:
 
     hbm_s: Quantity
     compute_s: Quantity
-    network_s: Quantity
+    network_s: Quantity  # all links, one after another
+    link_s: Quantity | None = None  # the busiest link (None: there is one at most)
+
+    @property
+    def apart_s(self) -> dict[str, Quantity]:
+        """How long each takes if all overlap, the network as its busiest link."""
+        link = self.network_s if self.link_s is None else self.link_s
+        return dict(zip(RESOURCES, (self.hbm_s, self.compute_s, link), strict=True))
 
     @property
     def t_opt_s(self) -> Quantity:
         """The floor if all overlap."""
-        return greatest(self.hbm_s, self.compute_s, self.network_s)
+        return greatest(*self.apart_s.values())
 
     @property
     def t_sum_s(self) -> Quantity:
@@ -38,8 +46,7 @@ class Times:
     @property
     def binding(self) -> str:
         """The resource that takes longest; of floats only."""
-        found = {"hbm": self.hbm_s, "compute": self.compute_s, "network": self.network_s}
-        return max(found, key=lambda name: float(found[name]))
+        return max(self.apart_s, key=lambda name: float(self.apart_s[name]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +65,8 @@ class Floor:
 
     @property
     def most_sequences(self) -> Quantity:
-        """Sequences of `step.context` tokens that all devices have room for; below 0: no room for the weights."""
-        return capacity(self.whole, self.step.context, self.place)
+        """Sequences, as long as the step leaves them, that all devices have room for; below 0: not for the weights."""
+        return capacity(self.whole, self.step.after, self.place)
 
 
 def floor(model: Model, step: Step, place: Place, *, drafts: int = 0) -> Floor:
@@ -96,12 +103,19 @@ def again(account: Account, times: int) -> Account:
 def times(account: Account, hardware: Hardware) -> Times:
     """Return how long each resource of a device is busy."""
     compute = sum(flops / hardware.peak(dtype) for dtype, flops in account.flops.items())
-    network = 0.0
+    busy = links_s(account, hardware).values()
+    hbm = account.hbm_bytes / hardware.hbm_bytes_per_s
+    return Times(hbm, compute, sum(busy, 0.0), greatest(0.0, *busy))
+
+
+def links_s(account: Account, hardware: Hardware) -> dict[str, Quantity]:
+    """Return how long each link of a device is busy: its bytes, and its messages one after another."""
+    found: dict[str, Quantity] = {}
     for name, size in account.net_bytes.items():
         link = hardware.links[name]
         messages = account.net_messages.get(name, 0.0)
-        network = network + size / link.bytes_per_s + messages * link.latency_s
-    return Times(account.hbm_bytes / hardware.hbm_bytes_per_s, compute, network)
+        found[name] = size / link.bytes_per_s + messages * link.latency_s
+    return found
 
 
 def capacity(account: Account, context: Quantity, place: Place) -> Quantity:

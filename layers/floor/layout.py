@@ -105,6 +105,49 @@ def exchange(size_bytes: Quantity, devices: int, hardware: Hardware) -> Account:
     return _links(hardware, (SCALE_UP, here), (SCALE_OUT, away), used=(within > 1, nodes > 1))
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Which share of the tokens has an expert on one device, and which on one node."""
+
+    device: float
+    node: float
+
+
+def reach(layout: Layout, hardware: Hardware, top_k: int, skew: float = 1.0) -> Reach:
+    """Return the shares where each token picks `top_k` experts evenly; the busiest place has `skew` times them.
+
+    Experts lie on `ep` places, and each node has its part of these, as they come.
+    """
+    _, nodes = _spread(layout.per_stage, hardware)
+    places = (layout.ep, min(nodes, layout.ep))
+    return Reach(*(min(1.0, skew * (1 - (1 - 1 / n) ** top_k)) for n in places))
+
+
+def to_experts(
+    size_bytes: Quantity, shares: Reach, layout: Layout, hardware: Hardware, *, held: bool
+) -> Account:
+    """Return what one way asks of each device's links: a group's tokens to their experts, or back.
+
+    `held`: each device of a group has all of its tokens, and gets those of other groups that it has an expert for.
+    Else each device has its share of them, and sends it. A token crosses to another node once and is passed on
+    there: never more than a copy for each device, as which small batches may be sent for the latency.
+    """
+    within, nodes = _spread(layout.per_stage, hardware)
+    if held:
+        of_a_node = max(1.0, within / layout.tp)  # groups that a node has devices of
+        here, size = of_a_node - 1, size_bytes
+        away = (layout.dp - of_a_node) / within
+    else:
+        here, size = within - 1, size_bytes / layout.tp
+        away = nodes - 1
+    return _links(
+        hardware,
+        (SCALE_UP, size * here * shares.device),
+        (SCALE_OUT, size * away * shares.node),
+        used=(here > 0, away > 0),
+    )
+
+
 def hand_over(size_bytes: Quantity, layout: Layout, hardware: Hardware) -> Account:
     """Return what sending activations to the next pipeline stage asks of a device's link.
 

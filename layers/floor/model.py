@@ -68,7 +68,7 @@ class Model:
         """
         stages = place.layout.pp
         share = greatest(step.batch / stages, least(step.batch, 1.0))
-        inner = Step(share, step.context, step.new_tokens)
+        inner = replace(step, batch=share)
         for part in self.parts:
             yield part.name, _of_a_stage(part.account(inner, place), stages)
         if stages > 1:

@@ -7,11 +7,11 @@ once a step, split as far as it can be; activations stay in caches; the busiest 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from layers.floor.account import Account, Quantity, greatest, least
+from layers.floor.account import Account, Quantity, greatest, least, lesser_traffic
 from layers.floor.hardware import Hardware
-from layers.floor.layout import Layout, all_reduce, exchange
+from layers.floor.layout import Layout, all_reduce, reach, to_experts
 from layers.floor.precision import Precision, by_dtype, bytes_of
 
 STATE_BYTES = 4.0  # recurrent states are kept in float32
@@ -23,12 +23,18 @@ class Step:
 
     batch: Quantity
     context: Quantity
-    new_tokens: Quantity = 1.0  # of each sequence: 1 decodes, more verifies drafts or prefills
+    new_tokens: Quantity = 1.0  # of each sequence: 1 decodes, more verify drafts or are a prompt
+    logits: Quantity | None = None  # of each, that need logits: of a prompt the last (None: all)
 
     @property
     def tokens(self) -> Quantity:
         """All new tokens."""
         return self.batch * self.new_tokens
+
+    @property
+    def after(self) -> Quantity:
+        """Tokens of a sequence that memory holds after it; the last new one counts with the next step."""
+        return self.context + self.new_tokens - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +95,18 @@ class SparseIndex:
     heads: int
     width: int
     top_k: int
-    key_bytes: float = 132.0  # 128 in fp8 and a float32 scale
+    key_bytes: float | None = None  # of a token; None: in fp8, with a float32 scale for each 128
 
     def parameters(self, hidden: float, query_rank: float) -> float:
         """Return the projections of queries, keys and head weights."""
         return query_rank * self.heads * self.width + hidden * self.width + hidden * self.heads
+
+    @property
+    def kept(self) -> float:
+        """Bytes that a token's key takes in the cache."""
+        if self.key_bytes is not None:
+            return self.key_bytes
+        return self.width + 4.0 * -(-self.width // 128)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +141,7 @@ class Attention(Module):
         seen = _attended(step, most)
         flops = 2 * self.heads / place.layout.tp * (self.width + self.value_width) * seen
         moved = place.sequences(step) * (_kept(step, most) + step.new_tokens) * a_token
-        state = 0.0 if self.window is None else _kept(step, self.window) * a_token
+        state = 0.0 if self.window is None else _left(step, self.window) * a_token
         return (
             dense(self.parameters(), step, place)
             + _picking(self.index, step, place)
@@ -253,7 +266,7 @@ class CompressedAttention(Module):
                 sequence_bytes=moved,
                 flops={place.precision.attention_math: flops * place.tokens(step)},
                 cache_bytes_per_token=entry * rate,
-                state_bytes_per_sequence=_kept(step, self.window) * entry,
+                state_bytes_per_sequence=_left(step, self.window) * entry,
             )
             + summed(self.hidden, step, place)
         )
@@ -336,17 +349,26 @@ class MixtureOfExperts(Module):
         return min(self.imbalance, layout.ep)
 
     def _moved(self, step: Step, place: Place) -> Account:
-        layout, precision = place.layout, place.precision
+        """Return the way of the tokens to their experts and back, or the sum over all devices instead.
+
+        A device gets each token of other groups that has an expert on it, or a part of one. Those of its own group
+        it has after the sum behind attention; or that sum leaves each device a share of them, which it sends.
+        """
+        layout, hardware = place.layout, place.hardware
+        whole = summed(self.hidden, step, place)
         if layout.ep == 1 and layout.dp == 1:
-            return summed(self.hidden, step, place)
-        width = self.latent or self.hidden
-        a_device = place.tokens(step) / layout.tp * self._skew(layout)
-        # To a device that has several of a token's experts, once is enough; experts lie as they come.
-        copies = layout.ep * (1 - (1 - 1 / layout.ep) ** self.top_k)
-        out = a_device * copies * width * bytes_of(precision.dispatched)
-        back = a_device * copies * width * bytes_of(precision.activations)
-        devices = layout.per_stage
-        return exchange(out, devices, place.hardware) + exchange(back, devices, place.hardware)
+            return whole
+        shares = reach(layout, hardware, self.top_k, self._skew(layout))
+        elements = place.tokens(step) * (self.latent or self.hidden)
+
+        def both_ways(*, held: bool) -> Account:
+            out, back = (
+                to_experts(elements * bytes_of(stored), shares, layout, hardware, held=held)
+                for stored in (place.precision.dispatched, place.precision.activations)
+            )
+            return out + back
+
+        return lesser_traffic(both_ways(held=False), both_ways(held=True) + whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +448,7 @@ class Embedding(Module):
 
 @dataclass(frozen=True, slots=True)
 class Head(Module):
-    """The logits of each sequence's last tokens; the embedding's table again where it is tied."""
+    """The logits of those tokens that need any; the embedding's table again where it is tied."""
 
     hidden: int
     vocabulary: int
@@ -441,8 +463,9 @@ class Head(Module):
         return self.hidden * self.vocabulary
 
     def account(self, step: Step, place: Place) -> Account:
-        """Read the matrix once."""
-        found = dense(self.hidden * self.vocabulary, step, place)
+        """Read the matrix once, for the tokens whose logits are asked for."""
+        asked = step if step.logits is None else replace(step, new_tokens=step.logits)
+        found = dense(self.hidden * self.vocabulary, asked, place)
         kept = 0.0 if self.tied else found.resident_bytes
         return Account(hbm_bytes=found.hbm_bytes, flops=found.flops, resident_bytes=kept)
 
@@ -496,7 +519,7 @@ def _picking(index: SparseIndex | None, step: Step, place: Place, rate: float = 
     if index is None:
         return Account()
     needed = least(greatest(step.context * rate - index.top_k, 0.0), 1.0)
-    keys = index.key_bytes * rate
+    keys = index.kept * rate
     moved = place.sequences(step) * (step.context * needed + step.new_tokens) * keys
     scored = 2 * index.heads / place.layout.tp * index.width * _attended(step, None) * rate
     return Account(
@@ -527,6 +550,11 @@ def _recurrent(
 def _kept(step: Step, most: int | None) -> Quantity:
     """Return the tokens of a sequence whose cache a step reads."""
     return step.context if most is None else least(step.context, float(most))
+
+
+def _left(step: Step, window: int) -> Quantity:
+    """Return the tokens of a sequence that a window keeps after a step."""
+    return least(step.after, float(window))
 
 
 def _attended(step: Step, most: int | None) -> Quantity:

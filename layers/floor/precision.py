@@ -26,6 +26,19 @@ BYTES = {
 }
 _GROUPED = {"int4": 0.5, "int8": 1.0}
 
+# The dtype in which a format can be multiplied as it is; what is not here is widened first.
+DTYPE_OF = {
+    "fp8": "fp8",
+    "fp8_block": "fp8",
+    "mxfp8": "fp8",
+    "int8": "int8",
+    "nvfp4": "fp4",
+    "mxfp4": "fp4",
+}
+
+# The least that a token takes on its way to experts, by what these multiply; else as it is.
+TRAVELS = {"fp8": "fp8", "fp4": "nvfp4"}
+
 # A device without tensor cores for a dtype widens the operands to the first of these that it has.
 WIDER = {
     "fp4": ("fp8", "bf16", "fp16"),

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from layers.floor.assumed import unstated
 from layers.floor.floors import Floor, floor
-from layers.floor.hardware import Hardware
+from layers.floor.hardware import SCALE_OUT, Hardware
 from layers.floor.model import Model
 from layers.floor.modules import MixtureOfExperts, Place, Step
 from layers.floor.thresholds import Table, part_limits
@@ -113,6 +114,8 @@ def _inputs(question: Question) -> Iterator[_Input]:
         stated = max((link.latency_s for link in hardware.links.values()), default=0.0)
         most = 2 * stated if stated else LATENCY_S
         yield _Input("message latency", "s", stated / 2, most, _latency)
+        if stated and SCALE_OUT in unstated(question.place):
+            yield _Input("latency across nodes", "s", 0.0, LATENCY_S, _latency_out)
     low, high = (share * hardware.memory_bytes for share in RESERVED)
     yield _Input("reserve", "bytes", low, high, _reserve)
     low, high = (share * hardware.hbm_bytes_per_s for share in ACHIEVED)
@@ -132,6 +135,13 @@ def _latency(question: Question, slowest_s: float) -> Question:
         for name, link in hardware.links.items()
     }
     return _on(question, replace(hardware, links=varied))
+
+
+def _latency_out(question: Question, latency_s: float) -> Question:
+    """Return the question with a latency of the link that the card states none of."""
+    hardware = question.place.hardware
+    link = replace(hardware.links[SCALE_OUT], latency_s=latency_s)
+    return _on(question, replace(hardware, links={**hardware.links, SCALE_OUT: link}))
 
 
 def _reserve(question: Question, size: float) -> Question:

@@ -22,6 +22,7 @@ from layers.floor.modules import (
     MixtureOfExperts,
     Module,
     StateSpace,
+    Step,
 )
 from layers.floor.precision import Format, Mix, Precision
 from layers.floor.triage import PAPER, Limit
@@ -30,6 +31,7 @@ Table: TypeAlias = Mapping[str, Mapping[str, Limit]]
 
 GEMM = "gemm"
 NAMES = {"bf16": "bfloat16", "fp16": "bfloat16", "int4": "int4_wo"}  # as the table has them
+READING = {"decode_attention": "context_attention", "mla_decode": "mla_context"}  # of a prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,9 @@ def part_limits(found: Floor, parts: Iterable[Part], table: Table) -> dict[str, 
         differs: dict[str, Any] = dict(part.differs)
         precision = replace(found.place.precision, **differs)
         product = table.get(GEMM, {}).get(f"{_name(precision.weights)} {family}")
-        own = table.get(kernels.own or "", {}).get(f"{_dtype(kernels.own, precision)} {family}")
+        own = table.get(_class(kernels, found.step), {}).get(
+            f"{_dtype(kernels.own, precision)} {family}"
+        )
         if product or own:
             limits[part.name] = _limit(found, part, kernels, own, product)
     return limits
@@ -87,6 +91,13 @@ def _limit(
     used = [limit.source for limit in (of_own, of_product)] if kernels.own else [of_product.source]
     source = " and ".join(sorted(set(used), key=lambda source: source == PAPER.source))
     return Limit(factor, source, part.count * fixed_s, (own or product or PAPER).below)
+
+
+def _class(kernels: _Kernels, step: Step) -> str:
+    """Return what the table calls a kernel: attention of a prompt is another one than of a decoded token."""
+    own = kernels.own or ""
+    prompt = step.logits is not None and bool(step.logits < step.new_tokens)
+    return READING.get(own, own) if prompt else own
 
 
 def _dtype(own: str | None, precision: Precision) -> str:

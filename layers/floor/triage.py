@@ -30,7 +30,7 @@ LEVERS: dict[str, tuple[str, ...]] = {
     KV: (
         "attention that reads less (sparse, sliding window, latent)",
         "a cache of fewer bits (FP8)",
-        "no cache twice (attention by request where tensor parallelism replicates it)",
+        "no cache twice under tensor parallelism (attention by request, context parallelism)",
     ),
     COMPUTE: (
         "arithmetic of fewer bits (FP8, FP4)",
@@ -123,7 +123,6 @@ def triage(
     action, reason, advice = _placed(found, measured_s, limit)
     if action == "nsight_systems" and timeline is not None:
         action, reason, advice = _escalated(found, measured_s - together, timeline, limit, budgets)
-    busy = {"hbm": whole.hbm_s, "compute": whole.compute_s, "network": whole.network_s}
     return Decision(
         action,
         reason,
@@ -131,7 +130,7 @@ def triage(
         limit,
         overlap_quality(measured_s, whole) if opt <= measured_s <= together else None,
         METRIC[whole.binding],
-        float(busy[whole.binding]) / measured_s,
+        float(whole.apart_s[whole.binding]) / measured_s,
         advice,
     )
 
@@ -197,7 +196,7 @@ def _placed(found: Floor, measured_s: float, limit: Limit) -> tuple[Action, str,
 def _overlap(whole: Times, measured_s: float, took: str) -> tuple[str, tuple[str, ...]]:
     """Return reason and advice between stop and t_sum."""
     quality = overlap_quality(measured_s, whole) or 0.0
-    busy = {"HBM": whole.hbm_s, "compute": whole.compute_s, "network": whole.network_s}
+    busy = {"HBM" if name == "hbm" else name: busy for name, busy in whole.apart_s.items()}
     longest, second = sorted(busy, key=lambda name: -float(busy[name]))[:2]
     reason = (
         f"{took}, within t_sum ({seconds(float(whole.t_sum_s))}): overlap quality {quality:.2f}"
@@ -231,6 +230,10 @@ def _escalated(
         name = GAPS if gaps_first else EXPOSED
         reason = f"{seconds(share)} of the {seconds(excess_s)} above t_sum: {name}"
         return "repair", f"{reason}; no kernel profiler helps", _remedies(gaps_first=gaps_first)
+    if not timeline.kernels_s:
+        told = seconds(timeline.gaps_s + waits) if timeline.gaps_s + waits else "none"
+        reason = f"gaps and waiting explain {told} of the {seconds(excess_s)} above t_sum"
+        return "nsight_systems", f"{reason}; one question is left", (QUESTIONS[-1],)
     over = _over_budget(found, timeline, limit, budgets or {})
     if not over:
         reason = f"no gaps, no waiting, no kernel class over its budget explain {seconds(excess_s)}"

@@ -6,7 +6,7 @@ import re
 from dataclasses import fields
 
 from layers.floor.facts import DTYPES
-from layers.floor.precision import BYTES, Precision
+from layers.floor.precision import BYTES, TRAVELS, Precision
 
 _TIME = re.compile(r"(\d{1,12}(?:\.\d{1,12})?) ?(us|ms|s)", re.ASCII)
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -24,8 +24,8 @@ def seconds_of(text: str) -> float:
 def formats_of(text: str) -> dict[str, str]:
     """Return the fields of `Precision` that are given as `cache=fp8,math=fp8`; ValueError else.
 
-    What is stored has a format, arithmetic a dtype. A cache in FP8 can be multiplied as it is, as
-    where the checkpoint states one; `attention_math=bf16` says that it is not.
+    What is stored has a format, arithmetic a dtype. A cache in FP8 can be multiplied as it is, as where the
+    checkpoint states one; `attention_math=bf16` says that it is not. Tokens travel to experts as these multiply them.
     """
     known = [field.name for field in fields(Precision)]
     found: dict[str, str] = {}
@@ -39,4 +39,6 @@ def formats_of(text: str) -> dict[str, str]:
         found[key] = stored
     if found.get("cache") == "fp8":
         found.setdefault("attention_math", "fp8")
+    if found.get("expert_math") in TRAVELS:
+        found.setdefault("dispatched", TRAVELS[found["expert_math"]])
     return found

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from layers.floor import documents
 from layers.floor.layout import Layout, LayoutError
+from layers.floor.model import Model
 from layers.floor.modules import Place, Step
 from layers.floor.sensitivity import Question, sensitivity
 from layers.floor.triage import Limit, Timeline, service
@@ -68,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--context", metavar="TOKENS", type=_typed(_count), help="in the cache of each sequence")
     add("--layout", type=_typed(Layout.parse), help="tp16, ep16+dp, tp8+pp2")
     add("--batch", metavar="N", type=_typed(_count), help="sequences that decode at once")
-    add("--new-tokens", metavar="N", type=_typed(_count), default=1, help="of each, in a step")
+    _add_tokens(parser)
     for name, text in (
         ("--measured", "median time of a step: 21.4ms"),
         ("--p99", "99th percentile of it, under open-loop load"),
@@ -77,11 +78,29 @@ def _parser() -> argparse.ArgumentParser:
         ("--exposed", "of a step in Nsight Systems: only communication ran"),
     ):
         add(name, metavar="TIME", type=_typed(seconds_of), help=text)
+    add(
+        "--kernels",
+        metavar="MODULE=TIME",
+        type=_typed(_kernel),
+        action="append",
+        default=[],
+        help="of a step in Nsight Systems: time in a module's kernels (repeatable)",
+    )
     add("--threshold", metavar="FACTOR", type=float, help="stop below so many times t_opt")
     add("--layouts", metavar="LAYOUT,...", type=_typed(_layouts), help="compare their walls")
     add("--devices", metavar="N", type=_typed(_count), help="that the layouts share")
     add("--json", action="store_true", help="print one JSON document")
     return parser
+
+
+def _add_tokens(parser: argparse.ArgumentParser) -> None:
+    """Add how many tokens of each sequence a step takes in, and what for."""
+    several = parser.add_mutually_exclusive_group()
+    for name, text in (
+        ("--new-tokens", "of each sequence in a step: more than 1 where drafts are verified"),
+        ("--prefill", "tokens of each sequence's prompt that a step reads, after --context others"),
+    ):
+        several.add_argument(name, metavar="N", type=_typed(_count), help=text)
 
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
@@ -92,39 +111,65 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     for name in needed:
         if getattr(args, name) is None:
             parser.error(f"--{name} is missing")
-    if (args.gaps or args.exposed) and args.measured is None:
-        parser.error("--gaps and --exposed explain a --measured time")
-    if args.threshold is not None and not 1 <= args.threshold < 1e6:
-        parser.error("--threshold is at least 1: nothing is faster than t_opt")
+    _check_measured(parser, args)
     for layout in args.layouts or ():
         devices = args.devices or max(one.devices for one in args.layouts)
         if devices % layout.devices:
             parser.error(f"{layout} takes {layout.devices} devices, which do not fill {devices}")
 
 
+def _check_measured(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    if (args.gaps or args.exposed or args.kernels) and args.measured is None:
+        parser.error("--gaps, --exposed and --kernels explain a --measured time")
+    if args.p99 is not None and args.slo is None:
+        parser.error("--p99 is held to an --slo")
+    if args.p99 is not None and args.measured is not None and args.p99 < args.measured:
+        parser.error("--p99 is below --measured, the median")
+    if args.threshold is not None and not 1 <= args.threshold < 1e6:
+        parser.error("--threshold is at least 1: nothing is faster than t_opt")
+
+
 def _floor(args: argparse.Namespace, content: Mapping[str, object]) -> int:
     model, precision = inputs.model(args.model, args.precision)
     card = inputs.hardware(args.hardware, inputs.cards(content))
     limit = None if args.threshold is None else Limit(args.threshold, "--threshold")
-    timeline = None
-    if args.gaps or args.exposed:
-        timeline = Timeline(args.gaps or 0.0, args.exposed or 0.0)
     question = Question(
         model,
-        Step(float(args.batch), float(args.context), float(args.new_tokens)),
+        _step(args),
         Place(args.layout, card, precision),
         args.measured,
         limit,
-        timeline,
+        _timeline(args, model),
         table=inputs.thresholds(content),
     )
-    answer = question.answer()
-    if args.json:
-        return _json(documents.floor_document(model, answer, args.measured))
-    held = None
+    answer, moves, held = question.answer(), sensitivity(question), None
     if args.slo is not None:
         held = service(answer.floor, args.slo, p50_s=args.measured, p99_s=args.p99)
-    return _say(report.floor_lines(model, answer, sensitivity(question), held))
+    if not args.json:
+        return _say(report.floor_lines(model, answer, moves, held))
+    more: dict[str, object] = {
+        "service": documents.service_document(held),
+        "sensitivity": documents.sensitivity_document(moves),
+    }
+    return _json({**documents.floor_document(model, answer, args.measured), **more})
+
+
+def _step(args: argparse.Namespace) -> Step:
+    """Return the step that is asked about; of a prompt only the last token has logits."""
+    logits = 1.0 if args.prefill else None
+    new_tokens = args.prefill or args.new_tokens or 1
+    return Step(float(args.batch), float(args.context), float(new_tokens), logits)
+
+
+def _timeline(args: argparse.Namespace, model: Model) -> Timeline | None:
+    """Return what was seen of a step; raises Refused for a module that the model does not have."""
+    if not (args.gaps or args.exposed or args.kernels):
+        return None
+    known = [part.name for part in model.parts]
+    for name, _ in args.kernels:
+        if name not in known:
+            raise inputs.Refused(f"--kernels {name}: not among {', '.join(known)}")
+    return Timeline(args.gaps or 0.0, args.exposed or 0.0, dict(args.kernels))
 
 
 def _walls(args: argparse.Namespace, content: Mapping[str, object]) -> int:
@@ -157,6 +202,13 @@ def _typed(read: Callable[[str], T]) -> Callable[[str], T]:
             raise argparse.ArgumentTypeError(str(error)) from error
 
     return typed
+
+
+def _kernel(text: str) -> tuple[str, float]:
+    name, _, time = text.rpartition("=")
+    if not name:
+        raise ValueError(f"{text!r} is not MODULE=TIME, as in attention=6.1ms")
+    return name, seconds_of(time)
 
 
 def _count(text: str) -> int:

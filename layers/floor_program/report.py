@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from layers.floor.assumed import assumptions
-from layers.floor.floors import times
+from layers.floor.documents import taken
+from layers.floor.floors import links_s, times
 from layers.floor.model import Model
 from layers.floor.sensitivity import Answer, Sensitivity
 from layers.floor.triage import Service, seconds
 from layers.floor.walls import CAPACITY, Crossover, Walls, bound
 
 NO_WEIGHTS = "the weights do not fit"
+MORE_DEVICES = f"{NO_WEIGHTS}: more devices or formats of fewer bits make room"
 MORE_ROOM = "a shorter context, more devices or formats of fewer bits make room"
 
 
@@ -24,6 +26,8 @@ def floor_lines(
     yield f"{model.name} on {place.layout.devices} x {place.hardware.name} as {place.layout}"
     yield f"t_opt {seconds(whole.t_opt_s)}, t_sum {_t(whole.t_sum_s)}, bound by {bound(found)}"
     yield f"  HBM {_t(whole.hbm_s)}, compute {_t(whole.compute_s)}, network {_t(whole.network_s)}"
+    if len(links := links_s(account, place.hardware)) > 1:
+        yield f"  links overlap: {', '.join(f'{name} {_t(busy)}' for name, busy in links.items())}"
     for name, part in found.parts.items():
         busy = times(part, place.hardware)
         yield (
@@ -33,8 +37,8 @@ def floor_lines(
     room, asked = max(0.0, float(found.most_sequences)), float(found.step.batch)
     yield f"weights {account.resident_bytes / 1e9:.4g} GB a device, room for {room:.4g} sequences"
     if room < asked:
-        yield f"asked for {asked:.4g}: {MORE_ROOM}"
-    for line in assumptions(model, place):
+        yield f"asked for {asked:.4g}: {MORE_ROOM if room else MORE_DEVICES}"
+    for line in assumptions(model, place, found.step):
         yield f"assumed: {line}"
     yield from _decision_lines(answer)
     if service:
@@ -70,9 +74,7 @@ def walls_lines(found: Sequence[Walls], crossings: Sequence[Crossover]) -> Itera
             else:
                 within = "" if wall.within else ", which memory does not hold"
                 yield f"  {wall.resource}: from {wall.sequences:.4g} sequences{within}"
-    fleets = (walls.fleet for walls in found)
-    told = (line for fleet in fleets for line in assumptions(fleet.model, fleet.place))
-    for line in dict.fromkeys(told):
+    for line in taken(walls.fleet for walls in found):
         yield f"assumed: {line}"
     for one in crossings:
         lost = next(name for name in one.between if name != one.faster)

@@ -6,11 +6,14 @@ latency a collective across nodes. The paper states neither reserve nor latency.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from layers.floor.floors import Floor, floor
+from layers.floor.account import Account
+from layers.floor.floors import Floor, floor, total
 from layers.floor.hardware import SCALE_OUT, SCALE_UP, Hardware, Link
-from layers.floor.layout import Layout
+from layers.floor.layout import Layout, exchange
 from layers.floor.model import Model, Part
 from layers.floor.modules import (
     Embedding,
@@ -22,7 +25,8 @@ from layers.floor.modules import (
     SparseIndex,
     Step,
 )
-from layers.floor.precision import Precision
+from layers.floor.precision import Precision, bytes_of
+from layers.floor.walls import Fleet, crossovers
 
 INDEX = SparseIndex(heads=64, width=128, top_k=2048)
 FP8 = Precision("fp8", "fp8", "bf16", "bf16", "fp8", "fp8", "fp8", "bf16")
@@ -110,3 +114,39 @@ def test_attention_by_request_binds_on_compute() -> None:
     intensity = 2 * heads * (2 * 512 + 64) / (576 * 2)
     assert intensity == pytest.approx(242, abs=1)
     assert intensity > h20().ridge("bf16")
+
+
+class OncePerDevice(MixtureOfExperts):
+    """Experts whose tokens cross to the other node once for each device there that has one of theirs."""
+
+    def _moved(self, step: Step, place: Place) -> Account:
+        layout, precision = place.layout, place.precision
+        if layout.ep == 1:
+            return super()._moved(step, place)
+        copies = layout.ep * (1 - (1 - 1 / layout.ep) ** self.top_k)
+        elements = place.tokens(step) * copies * self.hidden
+        ways = (precision.dispatched, precision.activations)
+        return total(exchange(elements * bytes_of(w), layout.ep, place.hardware) for w in ways)
+
+
+def test_no_figure_of_the_paper_hangs_on_how_often_a_token_crosses_between_the_nodes() -> None:
+    """docs/floor.md says so: the crossing by t_sum alone moves, from 26 sequences to 28."""
+    device = OncePerDevice(7168, 2048, 256, 8, 2048)
+    parts = [
+        replace(part, module=device) if part.name == "experts" else part
+        for part in deepseek().parts
+    ]
+    counted = replace(deepseek(), parts=parts)
+    found: list[dict[str, float]] = []
+    for model in (deepseek(), counted):
+        fleets = [Fleet(str(one), model, Place(one, h20(), FP8), 8192.0) for one in (TP, EP)]
+        loads = {c.metric: float(c.sequences) for c in crossovers(fleets)}
+        alone = [
+            floor(model, Step(1.0, 8192.0), Place(one, h20(16.7e-6), FP8)).times.t_opt_s
+            for one in (EP, TP)
+        ]
+        room = {f"room {fleet.name}": fleet.capacity for fleet in fleets}
+        found.append(loads | room | {"single stream": alone[0] / alone[1]})
+    moved = {name for name, value in found[0].items() if value != pytest.approx(found[1][name])}
+    assert moved == {"t_sum"}
+    assert [one["t_sum"] for one in found] == [26, 28]

@@ -164,6 +164,36 @@ def test_a_single_stream_is_2_4_times_faster_with_the_latency_of_the_card(call: 
     assert without[0] / without[1] > 4.6
 
 
+def test_links_are_told_apart_and_the_busiest_of_them_sets_the_floor(call: Call) -> None:
+    """A single stream of TP16: 122 sums, each with a message of 16.7 us between the nodes, 2.04 ms; the bytes on
+    the node, 2 x 7/8 of 14,336 in each, take 6.8 us of another link meanwhile.
+    """
+    found = floor_of(call, 1, "tp16", hardware="timed.yaml")
+    assert found["links"] == {
+        "scale_up": pytest.approx(122 * 2 * 7 / 8 * 14336 / 450e9),
+        "scale_out": pytest.approx(122 * (16.7e-6 + 2 * 1 / 2 * 14336 / 8 / 25e9)),
+    }
+    assert found["binding"] == "network"
+    assert found["t_opt_s"] == pytest.approx(found["links"]["scale_out"])
+    assert found["resources"]["network_s"] == pytest.approx(sum(found["links"].values()))
+    assert found["t_sum_s"] == pytest.approx(sum(found["resources"].values()))
+
+
+def test_a_prompt_is_read_with_the_logits_of_its_last_token(call: Call) -> None:
+    """16 tokens of 2 sequences, a head of 7,168 x 129,280 over 16 devices: 15 of 16 need no logits."""
+    found = [floor_of(call, 2, "tp16", option, 16) for option in ("--new-tokens", "--prefill")]
+    assert [one["logits"] for one in found] == [16, 1]
+    saved = found[0]["flops"]["fp8"] - found[1]["flops"]["fp8"]
+    assert saved == pytest.approx(2 * 15 * 2 * 7168 * 129280 / 16)
+    code, out, _ = call(
+        "floor", "--model", "deepseek.json", "--hardware", "h20.yaml", "--precision", ALL_FP8,
+        "--layout", "tp16", "--batch", "2", "--context", "1", "--prefill", "16",
+    )  # fmt: skip
+    assert code == 0
+    assert "16 tokens of a prompt each" in out
+    assert "network, scale out" in out
+
+
 def test_the_document_has_the_keys_of_the_contract(call: Call) -> None:
     found = floor_of(call, 64, "tp16", "--measured", "21.4ms")
     assert found["schema"] == "fvec.floor/1"
@@ -396,6 +426,8 @@ REFUSED = {
     "drafts of a model without draft layers": ({"--drafts": "2"}, 3, "--new-tokens"),
     "drafts and new tokens": ({"--drafts": "2", "--new-tokens": "3"}, 2, "not allowed with"),
     "no step at all": ({"--batch": None}, 2, "--batch and --context say which step"),
+    "a prompt and drafts": ({"--prefill": "9", "--drafts": "2"}, 2, "not allowed with"),
+    "a prompt of results that decode": ({"--prefill": "9", "--from": "x.json"}, 2, "reads prompts"),
     "a run of no file": ({"--run": "2"}, 2, "--from"),
     "a file of results that is not there": ({"--from": "none.json"}, 3, "none.json"),
     "a timeline of nothing measured": ({"--gaps": "1ms"}, 2, "--measured"),

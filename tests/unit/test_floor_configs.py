@@ -242,11 +242,12 @@ def test_minimax_m3_keeps_a_key_for_its_index_in_sparse_layers_alone() -> None:
     sparse = QKVO + index + block(96) * 8 + block(40) + [(8, 64)]
     assert model.parameters() == size(TABLES, dense, sparse * 3)
     assert model.draft_parameters() == size([(64, 128)], sparse)
-    assert bytes_per_token(found) == 4 * 2 * 2 * 16 * 2 + 3 * 132
+    key = 16 + 4  # an index key of 16 in fp8 and its float32 scale
+    assert bytes_per_token(found) == 4 * 2 * 2 * 16 * 2 + 3 * key
     precision = read(found)[1]
     parts = dict(model.accounts(Step(1.0, 4096.0), Place(Layout(), DEVICE, precision)))
     read_a_layer = parts["sparse attention"].sequence_bytes / 3
-    assert read_a_layer == (4 * 8 + 1) * 2 * 2 * 16 * 2 + (4096 + 1) * 132
+    assert read_a_layer == (4 * 8 + 1) * 2 * 2 * 16 * 2 + (4096 + 1) * key
 
 
 def test_mimo_v2_has_heads_of_their_own_in_windows_and_narrower_values() -> None:
@@ -358,8 +359,8 @@ def test_an_indexer_adds_keys_and_a_layer_that_borrows_its_picks_has_none() -> N
     plain = size(TABLES, MLA * 4, block(96), ROUTED * 3)
     assert model_of(every).parameters() == plain + size(INDEX * 4)
     assert model_of(some).parameters() == plain + size(INDEX * 2)
-    assert bytes_per_token(every) == 4 * (40 * 2 + 132)
-    assert bytes_per_token(some) == 4 * 40 * 2 + 2 * 132
+    assert bytes_per_token(every) == 4 * (40 * 2 + 16 + 4)  # a latent, an index key and its scale
+    assert bytes_per_token(some) == 4 * 40 * 2 + 2 * (16 + 4)
 
 
 V4 = {
@@ -500,6 +501,7 @@ def test_qwen_next_keeps_a_state_in_linear_layers_and_a_gate_in_full_ones() -> N
     assert whole.cache_bytes_per_token == 1 * 2 * 2 * 16 * 2
 
 
+FORGETS = {"attention": {"no_op": True}, "ffn": {"ffn_mult": 1.5}}
 NEMOTRON = {
     "mamba_num_heads": 4,
     "mamba_head_dim": 8,
@@ -839,6 +841,10 @@ def test_what_is_wrong_or_not_declared_is_refused_with_its_key(
         (config("gemma4", sliding_window=8, num_kv_shared_layers=2), "2 is not declared"),
         (config("mimo_v2_flash"), "hybrid_layer_pattern is missing"),
         (config("nemotron-nas", block_configs=[]), "not a list of 4 blocks"),
+        (
+            config("nemotron-nas", block_configs=[FORGETS] * 4, head_dim=...),
+            "no layer keeps a cache or a state",
+        ),
         (config("nemotron-nas", block_configs=[{}] * 4), "attention or ffn is missing"),
         (config("nemotron-nas", block_configs=[{"attention": {}, "ffn": {}}] * 4), "ffn_mult"),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -11,17 +12,19 @@ from rich.console import Console
 from bot.render import walls as shown
 from layers.floor.assumed import assumptions
 from layers.floor.floors import floor
-from layers.floor.hardware import SCALE_OUT, SCALE_UP
+from layers.floor.hardware import SCALE_OUT, SCALE_UP, Link
 from layers.floor.layout import Layout, LayoutError
 from layers.floor.modules import MixtureOfExperts, Place, Step
+from layers.floor.precision import Precision
 from layers.floor.sensitivity import Question
 from layers.floor.walls import Fleet, Walls, walls
 from layers.floor_program.report import floor_lines, walls_lines
 from tests.unit.test_floor_case_study import FP8, deepseek, h20
 
 
-def place(layout: str, reserve: float = 14e9) -> Place:
-    return Place(Layout.parse(layout), h20(1e-6, reserve), FP8)
+def place(layout: str, reserve: float = 14e9, precision: Precision = FP8) -> Place:
+    links = {SCALE_UP: Link(450e9, 1e-6), SCALE_OUT: Link(25e9, 1e-6)}
+    return Place(Layout.parse(layout), replace(h20(reserve=reserve), links=links), precision)
 
 
 def walls_of(layouts: Sequence[str], reserve: float = 14e9) -> list[Walls]:
@@ -53,7 +56,7 @@ def test_a_layout_is_known_however_it_is_written(text: str, same: str) -> None:
     assert Layout.parse(text) == Layout.parse(same)
 
 
-@pytest.mark.parametrize("layout", ["tp8", "ep16+dp", "tp8+ep16+dp2", "tp8+pp2"])
+@pytest.mark.parametrize("layout", ["tp8", "ep16+dp", "tp8+ep16+dp2"])
 def test_nothing_is_said_of_a_layout_that_divides_the_model(layout: str) -> None:
     assert assumptions(deepseek(), place(layout)) == []
 
@@ -64,6 +67,86 @@ def test_a_layout_that_does_not_divide_heads_or_experts_is_told() -> None:
     )
     (told,) = assumptions(deepseek(), place("ep24+dp"))
     assert "ep24 does not divide 256 experts" in told
+
+
+@pytest.mark.parametrize(
+    ("stages", "divides"),
+    [
+        (2, "pp2 does not divide 3 and 61 layers of one kind"),  # 58 = 2 x 29
+        (3, "pp3 does not divide 58 and 61 layers of one kind"),  # 3 = 3 x 1
+        (4, "pp4 does not divide 3 and 58 and 61 layers of one kind"),
+    ],
+)
+def test_stages_that_the_layers_do_not_divide_are_told_to_be_taken_as_equal(
+    stages: int, divides: str
+) -> None:
+    """DeepSeek-V3: attention in 61 layers, a dense block in 3 of them, experts in 58."""
+    told = assumptions(deepseek(), place(f"tp8+pp{stages}"))
+    assert told == [
+        f"stages are taken as equal, embedding and head spread over all of them; {divides}"
+    ]
+
+
+def test_stages_that_the_layers_divide_still_spread_embedding_and_head() -> None:
+    model = deepseek()
+    even = replace(model, parts=[part for part in model.parts if part.name in {"head", "experts"}])
+    assert assumptions(even, place("tp8+pp2")) == [
+        "stages are taken as equal, embedding and head spread over all of them"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layout", "up_s", "out_s", "says"),
+    [
+        ("tp8", 0.0, 0.0, ["the card states no latency: messages take no time"]),
+        ("tp16", 0.0, 0.0, ["the card states no latency: messages take no time"]),
+        ("tp8", 1e-6, 0.0, []),  # the other link is not used
+        ("tp16", 1e-6, 0.0, ["the card states no latency of scale_out: its messages take no time"]),
+        ("tp16", 0.0, 1e-6, ["the card states no latency of scale_up: its messages take no time"]),
+        ("tp1", 0.0, 0.0, []),
+    ],
+)
+def test_a_latency_that_is_not_stated_is_told_of_the_links_that_are_used(
+    layout: str, up_s: float, out_s: float, says: list[str]
+) -> None:
+    links = {SCALE_UP: Link(450e9, up_s), SCALE_OUT: Link(25e9, out_s)}
+    there = place(layout)
+    there = replace(there, hardware=replace(there.hardware, links=links))
+    assert assumptions(deepseek(), there) == says
+
+
+def test_weights_that_are_widened_before_they_are_multiplied_are_told() -> None:
+    """W8A16: half the bytes of BF16, and its arithmetic; a card with FP8 tensor cores could do twice that."""
+    mixed = Precision(weights="fp8", experts="fp8_block")
+    assert assumptions(deepseek(), place("tp8", precision=mixed)) == [
+        "weights in fp8 are multiplied in bf16: math=fp8 takes them as they are",
+        "experts in fp8_block are multiplied in bf16: expert_math=fp8 takes them as they are",
+    ]
+    model = deepseek()
+    dense = replace(model, parts=[part for part in model.parts if part.name != "experts"])
+    assert len(assumptions(dense, place("tp8", precision=mixed))) == 1
+    four_bits = Precision(weights="int4", experts="nvfp4")  # no dtype of the card to multiply them
+    assert assumptions(deepseek(), place("tp8", precision=four_bits)) == []
+
+
+def test_arithmetic_that_the_card_has_no_peak_for_is_told() -> None:
+    old = place("tp8")
+    old = replace(old, hardware=replace(old.hardware, flops_per_s={"bf16": 312e12}))
+    assert assumptions(deepseek(), old) == [
+        "the card has no peak for fp8: its arithmetic is that of the next wider dtype"
+    ]
+
+
+def test_logits_of_several_tokens_are_told_unless_it_is_said_whose_they_are() -> None:
+    there = place("tp8")
+    for step, lines in (
+        (Step(8.0, 1.0), 0),
+        (Step(8.0, 1.0, 2048.0), 1),
+        (Step(8.0, 1.0, 2048.0, 1.0), 0),
+        (Step(8.0, 1.0, 3.0, 3.0), 0),
+    ):
+        told = [line for line in assumptions(deepseek(), there, step) if "--prefill" in line]
+        assert len(told) == lines
 
 
 @pytest.mark.parametrize(("ep", "most"), [(1, 256), (24, 11), (256, 1), (320, 1)])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layers.floor import operations
@@ -14,6 +14,7 @@ from layers.floor.hardware import SCALE_UP, Hardware, Link
 from layers.floor.layout import all_reduce
 from layers.floor.operations import Heads
 
+UNTIMED = settings(deadline=None)
 SIZES = st.integers(1, 4096).map(float)
 CARD = Hardware(
     "card",
@@ -46,6 +47,7 @@ def test_a_product_moves_its_three_matrices_once() -> None:
     assert asked.flops == {"bf16": 2 * 2 * 3 * 5}
 
 
+@UNTIMED
 @given(m=SIZES, n=SIZES, k=SIZES)
 def test_a_product_costs_no_less_in_one_call_than_its_halves_in_two_save_for_shared_operands(
     m: float, n: float, k: float
@@ -55,12 +57,14 @@ def test_a_product_costs_no_less_in_one_call_than_its_halves_in_two_save_for_sha
     assert whole.hbm_bytes == pytest.approx(2 * half.hbm_bytes - 2 * m * k)
 
 
+@UNTIMED
 @given(tokens=st.integers(1, 300))
 def test_attention_over_new_tokens_does_what_decoding_them_one_by_one_would(tokens: int) -> None:
     one_by_one = sum(decode(float(seen)).flops["bf16"] for seen in range(1, tokens + 1))
     assert context(float(tokens)).flops["bf16"] == pytest.approx(one_by_one)
 
 
+@UNTIMED
 @given(tokens=st.integers(1, 300), window=st.integers(1, 300))
 def test_a_window_takes_away_the_tokens_before_it(tokens: int, window: int) -> None:
     near = sum(min(seen, window) for seen in range(1, tokens + 1))
@@ -110,6 +114,7 @@ def test_a_state_is_read_and_written_once_however_many_tokens_pass() -> None:
     assert many.flops["bf16"] == 100 * one.flops["bf16"]
 
 
+@UNTIMED
 @given(m=SIZES, n=SIZES, k=SIZES, copies=st.integers(1, 6).map(float))
 def test_a_repeated_call_needs_no_more_than_a_cold_one_and_saves_the_cache_at_most(
     m: float, n: float, k: float, copies: float
@@ -134,6 +139,7 @@ def test_a_known_cache_bandwidth_binds_where_nothing_else_does() -> None:
     assert operations.floor_s(asked, known, 1.0) == pytest.approx(asked.hbm_bytes / 5e12)
 
 
+@UNTIMED
 @given(st.lists(st.tuples(SIZES, SIZES, SIZES), min_size=1, max_size=8))
 def test_arrays_say_the_same_as_one_call_after_the_other(calls: list[tuple[float, ...]]) -> None:
     m, n, k = (np.array(column) for column in zip(*calls, strict=True))
@@ -142,6 +148,7 @@ def test_arrays_say_the_same_as_one_call_after_the_other(calls: list[tuple[float
     assert together == pytest.approx(alone)
 
 
+@UNTIMED
 @given(devices=st.integers(2, 8))
 def test_a_switch_that_adds_lets_each_device_send_its_values_once(devices: int) -> None:
     adds = Hardware("adds", 80e9, 2e12, {"bf16": 1e15}, {SCALE_UP: Link(100e9, reduces=True)}, 8)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 from zipfile import ZipFile
 
 import pytest
@@ -21,6 +21,7 @@ from layers.floor import configs
 from layers.floor.floors import floor
 from layers.floor.layout import Layout
 from layers.floor.modules import Place, Step
+from layers.floor.triage import Action
 
 ROOT = Path(__file__).parents[2]
 LLAMA = {
@@ -98,6 +99,50 @@ def test_a_measurement_is_placed_and_a_profile_explains_it(run: Run) -> None:
     assert "CUDA graph" in after
 
 
+def test_a_kernel_over_its_budget_is_named_and_an_unknown_module_refused(run: Run) -> None:
+    asked = f"--model config.json --hardware h100-sxm {ASKED} --measured 40ms"
+    only_gaps = run(f"{asked} --gaps 1ms").stdout
+    assert "nsight_systems: " in only_gaps
+    assert "one question is left" in only_gaps
+    slow = run(f"{asked} --gaps 1ms --kernels attention=30ms --kernels head=100us")
+    assert slow.returncode == 0, slow.stderr
+    assert "nsight_compute: gaps and communication excluded; attention takes 30 ms" in slow.stdout
+    wrong = run(f"{asked} --kernels mixer=3ms")
+    assert (wrong.returncode, "mixer: not among embedding, attention" in wrong.stderr) == (3, True)
+
+
+def test_a_prompt_has_logits_of_its_last_token_alone(run: Run) -> None:
+    """8 billion parameters and 2,048 tokens: the head is 1.05 billion multiply-adds a token, for one of them."""
+    asked = "--model config.json --hardware h100-sxm --layout tp1 --batch 1 --context 1 --json"
+    found = [
+        json.loads(run(f"{asked} {option} 2048").stdout) for option in ("--new-tokens", "--prefill")
+    ]
+    logits = 2047 * 2 * 4096 * 128256 / hardware_cards.read("h100-sxm").peak("bf16")
+    saved = found[0]["resources"]["compute_s"] - found[1]["resources"]["compute_s"]
+    assert saved == pytest.approx(logits)
+    assert [any("--prefill" in line for line in one["assumptions"]) for one in found] == [
+        True,
+        False,
+    ]
+
+
+def test_the_document_says_whether_an_slo_is_kept_and_what_the_answers_hang_on(run: Run) -> None:
+    asked = f"--model config.json --hardware h100-sxm {ASKED} --json"
+    said = json.loads(run(f"{asked} --slo 5ms").stdout)
+    assert said["service"]["verdict"] == "out of reach"
+    assert {one["input"] for one in said["sensitivity"]} == {"reserve", "HBM bandwidth", "context"}
+    assert json.loads(run(asked).stdout)["service"] is None
+    asked = "--model config.json --hardware h100-sxm --layouts tp8 --context 8192 --json"
+    assert any("reserve" in line for line in json.loads(run(asked).stdout)["assumptions"])
+
+
+def test_every_action_that_the_skill_names_can_come_out_of_the_program(folder: Path) -> None:
+    text = (folder / "SKILL.md").read_text()
+    actions = set(re.findall(r"^   \| ([a-z_]+) \|", text, re.MULTILINE))
+    assert actions == set(get_args(Action))
+    assert all(option in text for option in ("--gaps", "--exposed", "--kernels"))
+
+
 def test_walls_of_layouts_are_told_in_their_order(run: Run) -> None:
     asked = "--model config.json --hardware h100-sxm --devices 8 --layouts tp8,tp1 --context 8192"
     done = run(asked)
@@ -154,6 +199,18 @@ def test_a_wrong_card_is_refused(run: Run, folder: Path, facts: dict[str, Any], 
         (f"--model odd.json --hardware h20 {ASKED}", 3, "odd.json: "),
         ("--model config.json --hardware h20 --layout tp1 --batch 1", 2, "--context is missing"),
         (f"--model config.json --hardware h20 {ASKED} --gaps 1ms", 2, "explain a --measured"),
+        (
+            f"--model config.json --hardware h20 {ASKED} --kernels head=1ms",
+            2,
+            "explain a --measured",
+        ),
+        (f"--model config.json --hardware h20 {ASKED} --kernels 1ms", 2, "is not MODULE=TIME"),
+        (f"--model config.json --hardware h20 {ASKED} --p99 9ms", 2, "--p99 is held to an --slo"),
+        (
+            f"--model config.json --hardware h20 {ASKED} --prefill 9 --new-tokens 9",
+            2,
+            "not allowed",
+        ),
         (f"--model config.json --hardware h20 {ASKED} --measured 3", 2, "is not a time"),
         (f"--model config.json --hardware h20 {ASKED} --precision cache=fp9", 2, "fp9"),
         (f"--model config.json --hardware l4 {ASKED.replace('tp1', 'tp3+ep7')}", 2, "ep7"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from layers.floor.hardware import SCALE_OUT, SCALE_UP, Hardware
+from layers.floor.hardware import SCALE_OUT, SCALE_UP, Hardware, Link
 from layers.floor.layout import Layout
 from layers.floor.model import Model, Part
 from layers.floor.modules import Attention, GatedMLP, Place, Step
@@ -40,6 +42,21 @@ def test_a_stated_latency_is_varied_around_what_the_card_says() -> None:
     assert links[SCALE_UP].latency_s == 0.0
 
 
+def test_a_latency_across_nodes_that_only_the_node_has_is_varied_by_itself() -> None:
+    links = {SCALE_UP: Link(450e9, 2e-6), SCALE_OUT: Link(25e9)}
+    card = replace(h20(), links=links)
+    asked = Question(deepseek(), Step(64.0, 8192.0), Place(TP, card, FP8))
+    found = {one.name: one for one in sensitivity(asked)}
+    across = found["latency across nodes"]
+    assert (across.low, across.high) == (0.0, LATENCY_S)
+    # Two sums a layer, 61 layers, each one message between the nodes and one on them, at their own latency.
+    longer = across.at_high.floor.times.network_s - across.at_low.floor.times.network_s
+    assert longer == pytest.approx(2 * 61 * LATENCY_S)
+    assert found["message latency"].high == 4e-6
+    within = replace(asked, place=Place(Layout.parse("tp8"), card, FP8))
+    assert "latency across nodes" not in {one.name for one in sensitivity(within)}
+
+
 def test_a_single_stream_hangs_on_the_latency_that_nobody_states() -> None:
     found = moves(TP, 1)["message latency"]
     assert found.flips == ("binding",)
@@ -59,7 +76,10 @@ def test_uneven_experts_cost_compute_and_network_where_experts_are_shared_out() 
     even, skewed = found.at_low.floor, found.at_high.floor
     assert skewed.whole.flops["fp8"] > even.whole.flops["fp8"]
     assert skewed.whole.flops["bf16"] == even.whole.flops["bf16"]
-    assert skewed.whole.net_bytes[SCALE_OUT] == pytest.approx(2 * even.whole.net_bytes[SCALE_OUT])
+    assert skewed.whole.net_bytes[SCALE_UP] == pytest.approx(2 * even.whole.net_bytes[SCALE_UP])
+    # 255 of 256 tokens cross to the other of two nodes anyway; none crosses twice.
+    crossing = 256 / 255 * even.whole.net_bytes[SCALE_OUT]
+    assert skewed.whole.net_bytes[SCALE_OUT] == pytest.approx(crossing)
     assert skewed.whole.hbm_bytes == even.whole.hbm_bytes
     assert "expert imbalance" not in moves(TP, 64)
 

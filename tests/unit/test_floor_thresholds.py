@@ -57,6 +57,19 @@ def test_attention_weighs_its_kernel_by_the_cache_that_it_reads() -> None:
     assert found["attention"].source == "measured"
 
 
+@pytest.mark.parametrize(("logits", "factor"), [(1.0, 1.7), (512.0, 2.0), (None, 2.0)])
+def test_attention_of_a_prompt_is_another_class_than_of_tokens_that_are_verified(
+    logits: float | None, factor: float
+) -> None:
+    table = {**TABLE, "context_attention": {"bfloat16/fp8 hopper": Limit(1.7, "measured", 8e-6)}}
+    place = Place(Layout(), HOPPER, Precision(cache="fp8"))
+    found = floor(Model("m", 4096, PARTS), Step(16.0, 4096.0, 512.0, logits), place)
+    account = found.parts["attention"]
+    share = account.sequence_bytes / account.hbm_bytes
+    limit = part_limits(found, PARTS, table)["attention"]
+    assert limit.factor == pytest.approx(share * factor + (1 - share) * 1.2)
+
+
 def test_a_kernel_without_an_entry_has_the_paper_s_threshold_and_says_so() -> None:
     floors, found = limits(Precision(cache="bf16"))
     account = floors.parts["attention"]

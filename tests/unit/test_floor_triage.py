@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layers.floor.floors import Floor, times, utilisation
@@ -15,6 +15,7 @@ from layers.floor.walls import bound
 from tests.unit.test_floor_case_study import EP, TP, at
 
 TIGHT = Limit(1.05, "a test")
+UNTIMED = settings(deadline=None)
 
 
 def tp16(batch: float = 64) -> Floor:
@@ -114,7 +115,9 @@ def test_communication_counts_only_beyond_what_t_sum_exposes_already() -> None:
     found = tp16()
     measured = found.times.t_sum_s + 0.010
     own = found.times.network_s
-    assert triage(found, measured, timeline=Timeline(exposed_s=own)).action == "suspect"
+    seen = {"attention": 1e-6}  # within its budget
+    exposed = Timeline(exposed_s=own, kernels_s=seen)
+    assert triage(found, measured, timeline=exposed).action == "suspect"
     decision = triage(found, measured, timeline=Timeline(exposed_s=own + 0.008))
     assert decision.action == "repair"
     assert "straggler" in decision.reason
@@ -135,9 +138,20 @@ def test_nsight_compute_is_for_a_kernel_class_over_its_own_budget_after_the_othe
     assert [line.partition(":")[0] for line in both.advice] == ["attention", "experts"]
 
 
+def test_without_the_times_of_kernels_one_question_stays_open_and_nothing_is_doubted() -> None:
+    found = tp16()
+    measured = found.times.t_sum_s + 0.010
+    for timeline, told in ((Timeline(gaps_s=0.003), "3 ms"), (Timeline(), "none")):
+        decision = triage(found, measured, timeline=timeline)
+        assert decision.action == "nsight_systems"
+        assert f"explain {told} of the 10 ms above t_sum" in decision.reason
+        assert decision.advice == QUESTIONS[-1:]
+
+
 def test_a_timeline_that_explains_nothing_is_doubted() -> None:
     found = tp16()
-    decision = triage(found, 2 * found.times.t_sum_s, timeline=Timeline())
+    quick = Timeline(kernels_s={"attention": 1e-6, "experts": 1e-6})
+    decision = triage(found, 2 * found.times.t_sum_s, timeline=quick)
     assert decision.action == "suspect"
     assert "no gaps" in decision.reason
 
@@ -155,6 +169,7 @@ def test_the_metric_is_that_of_the_binding_resource_and_whole_at_t_opt(
     assert decision.utilisation == pytest.approx(1.0)
 
 
+@UNTIMED
 @given(st.floats(1e-5, 10.0), st.integers(1, 512))
 def test_mfu_over_mbu_is_intensity_over_ridge_whatever_the_time(
     measured: float, batch: int
@@ -169,6 +184,7 @@ def test_mfu_over_mbu_is_intensity_over_ridge_whatever_the_time(
     assert mfu / mbu == pytest.approx(intensity / card.ridge("fp8"))
 
 
+@UNTIMED
 @given(st.floats(0.2, 5.0), st.floats(1.0, 3.0), st.integers(1, 69))
 def test_a_slower_step_is_never_nearer_to_its_floor(
     share: float, factor: float, batch: int

@@ -19,7 +19,7 @@ def test_what_is_stored_takes_every_format_that_has_a_size(stored: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("key", ["math", "expert_math", "attention_math", "index_math"])
 def test_arithmetic_takes_every_dtype_that_a_card_may_have_a_peak_for(key: str, dtype: str) -> None:
-    assert formats_of(f"{key}={dtype}") == {key: dtype}
+    assert formats_of(f"{key}={dtype}")[key] == dtype
     assert getattr(Precision(**formats_of(f"{key}={dtype}")), key) == dtype
 
 
@@ -54,3 +54,20 @@ def test_a_cache_in_fp8_is_multiplied_as_it_is_unless_told_otherwise(
     text: str, math: str | None
 ) -> None:
     assert formats_of(text).get("attention_math") == math
+
+
+@pytest.mark.parametrize(
+    ("text", "dispatched"),
+    [
+        ("expert_math=fp8", "fp8"),
+        ("experts=nvfp4,expert_math=fp4", "nvfp4"),
+        ("expert_math=fp8,dispatched=bf16", "bf16"),
+        ("expert_math=bf16", None),
+        ("math=fp8", None),
+    ],
+)
+def test_tokens_travel_to_experts_in_what_these_multiply_unless_told_otherwise(
+    text: str, dispatched: str | None
+) -> None:
+    """A token of FP8 arithmetic need not cross a link in 16 bits: twice the least bytes."""
+    assert formats_of(text).get("dispatched") == dispatched

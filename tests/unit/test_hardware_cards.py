@@ -53,6 +53,32 @@ def test_every_packaged_device_has_a_family_a_ridge_and_a_source_for_each_consta
         assert all(card.ridge(dtype) > 10 for dtype in card.flops_per_s)
 
 
+def test_memory_of_an_h100_of_pcie_is_its_clock_times_its_pins() -> None:
+    """1,593 MHz, both edges, 5,120 pins, 8 bits a byte: 2.039 TB/s. A floor needs all of it, not 2.0."""
+    card = hardware_cards.read("h100-pcie")
+    assert card.hbm_bytes_per_s == pytest.approx(1593e6 * 2 * 5120 / 8)
+    assert card.hbm_bytes_per_s > 2.0e12
+
+
+@pytest.mark.parametrize(
+    ("dtype", "times"), [("bf16", 1), ("fp16", 1), ("fp8", 2), ("int8", 2), ("fp4", 4)]
+)
+def test_peaks_of_an_rtx_pro_6000_are_those_at_its_boost_clock(dtype: str, times: int) -> None:
+    """188 multiprocessors, 512 multiply-adds a clock in 16 bits, 2,617 MHz: 503.8 TFLOP/s; half the bits, twice."""
+    card = hardware_cards.read("rtx-pro-6000")
+    assert card.peak(dtype) == pytest.approx(times * 188 * 2 * 512 * 2617e6, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "gigabits"), [("b200", 400), ("gb200", 400), ("b300", 800), ("gb300", 800)]
+)
+def test_blackwell_has_an_adapter_for_each_device_and_its_successor_a_faster_one(
+    name: str, gigabits: int
+) -> None:
+    """ConnectX-7 carries 400 Gb/s, ConnectX-8 800; 8 bits a byte."""
+    assert hardware_cards.read(name).links[SCALE_OUT].bytes_per_s == gigabits * 1e9 / 8
+
+
 def test_a_name_without_its_maker_is_enough_where_it_means_one_card() -> None:
     assert hardware_cards.read("h20") == hardware_cards.read("nvidia-h20")
     assert hardware_cards.read("H20").ridge("fp8") == pytest.approx(74.0)

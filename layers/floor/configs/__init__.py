@@ -15,12 +15,21 @@ from layers.floor.configs.keys import ConfigError, Keys
 from layers.floor.configs.plan import Plan
 from layers.floor.configs.quantised import MXFP4, Numbers, Scheme, scheme
 from layers.floor.model import Model
-from layers.floor.modules import Tower
+from layers.floor.modules import (
+    Attention,
+    CompressedAttention,
+    DeltaNet,
+    LatentAttention,
+    StateSpace,
+    Tower,
+)
 from layers.floor.precision import Precision
 
 __all__ = ["FAMILIES", "ConfigError", "Family", "read"]
 
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "bf16"}
+# What keeps something of a sequence from one step to the next.
+KEEPING = (Attention, LatentAttention, CompressedAttention, StateSpace, DeltaNet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,11 @@ def read(
     plan = family.read(text)
     for keys in {id(keys): keys for keys in (text, whole)}.values():
         keys.finish()
+    if not any(isinstance(module, KEEPING) for layer in plan.layers for module in layer):
+        raise ConfigError(
+            "no layer keeps a cache or a state",
+            "a model that forgets has no decode step to account",
+        )
     return assemble(stated, plan, formats)
 
 

@@ -25,7 +25,7 @@ from layers.floor.modules import (
     StateSpace,
     Tower,
 )
-from layers.floor.precision import Format, Mix, Precision
+from layers.floor.precision import TRAVELS, Format, Mix, Precision
 
 _ROOTS = (
     "",
@@ -172,7 +172,7 @@ def _commonest(found: Iterable[_Shares], otherwise: Numbers) -> Numbers:
 
 def _dispatched(experts: Numbers, base: Numbers) -> str:
     """Return the least that a token's way to experts takes: what they multiply."""
-    return {"fp8": "fp8", "fp4": "nvfp4"}.get(experts.math, base.stored)
+    return TRAVELS.get(experts.math, base.stored)
 
 
 def _parts(
