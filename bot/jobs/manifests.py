@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bot.jobs import checkouts
 from knowledge import yamlfile
 from layers.errors import InvalidInput, Location
-from layers.manifest import MANIFEST_PATH, Manifest, SandboxMode
+from layers.manifest import MANIFEST_PATH, CorrectnessSection, Manifest, SandboxMode
 
 if TYPE_CHECKING:
     from bot.github.repository import Repository
@@ -130,6 +130,17 @@ def _looser(then: Manifest, now: Manifest) -> Iterator[str]:
     ):
         if judge is not None and judge != present:
             yield f"names another {name} than that of the default branch"
+    free = _freer(old, new) if old.approximate_margin is not None else None
+    if free is not None:
+        yield f"lets approximations move {free}, and the default branch does not"
+
+
+def _freer(old: CorrectnessSection, new: CorrectnessSection) -> str | None:
+    """Say which outputs one section alone leaves to the metric, None where there is none."""
+    if old.approximate_outputs is None:
+        return None if new.approximate_outputs is None else "every float"
+    more = set(old.approximate_outputs) - set(new.approximate_outputs or ())
+    return ", ".join(sorted(more)) or None
 
 
 def _old(commit: str, what: str) -> InvalidInput:

@@ -322,6 +322,27 @@ def test_a_margin_that_was_withdrawn_is_not_judged_by() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("then", "now", "free"),
+    [
+        (None, ["score"], "every float"),
+        (["id", "score"], ["score"], "id"),
+        (["id"], None, "id"),
+        (["score"], ["id", "score"], None),
+        (None, None, None),
+    ],
+)
+def test_an_old_manifest_leaves_no_more_outputs_to_the_metric(then, now, free) -> None:
+    old = {**LIMITS, **({"approximate_outputs": then} if then else {})}
+    present = manifest(correctness={**LIMITS, **({"approximate_outputs": now} if now else {})})
+    text = json.dumps({**MANIFEST, "correctness": old})
+    if free is None:
+        manifests.check_not_weaker(text, present, "0" * 40)
+        return
+    with pytest.raises(InvalidInput, match=f"lets approximations move {free}, and the default"):
+        manifests.check_not_weaker(text, present, "0" * 40)
+
+
 def test_an_old_manifest_may_ask_more_than_the_present_one() -> None:
     then = {
         "slo": {"p99_ms": 40},
