@@ -237,9 +237,7 @@ class Verifier:
         self._looks(trial, baseline, patched)
         self._local(trial, layer, baseline, patched)
         for number in range(CONFIRMING):
-            with self._launch(
-                trial, len(trial.launches) + 1 + number, baseline, patched
-            ) as launch:
+            with self._launch(trial, len(trial.launches) + 1 + number, baseline, patched) as launch:
                 if number == 0:
                     self._commit_gate(trial, launch)
                 self._fresh_pair(trial, launch)
@@ -535,7 +533,9 @@ class Verifier:
             pairs=len(trial.confirm),
         )
         result, reason = stats.confirmed(fresh, stats.by_launch(trial.pairs), self._rules.noise)
-        detail = f"{gain.ratio:.3f} times in {gain.n} fresh pairs, one of each start: {starts(fresh)}"
+        detail = (
+            f"{gain.ratio:.3f} times in {gain.n} fresh pairs, one of each start: {starts(fresh)}"
+        )
         trial.pass_or_end(Gate(name="confirm", result=result, reason=reason, detail=detail))
 
 
