@@ -50,7 +50,8 @@ class Process:
         self.spec = spec
         self.time_limit_s = 60.0  # of the next answers
         self.first_call_s = 0.0  # that the first call may take beyond it
-        self.frame_limit = 1 << 30
+        self.frame_limit = 1 << 30  # bytes of the next answers
+        self._most_put = self._most_got = 0  # bytes of arguments, and of answers, so far
         self.log = cell.logs / f"{role}-{attempt}.log"
         self._cell = cell
         theirs_in, self._out = os.pipe()
@@ -216,6 +217,7 @@ class Process:
         if left_out:
             options["left_out"] = list(left_out)
         head = json.dumps(options).encode()
+        self._most_put = max(self._most_put, len(body))
         self._send(b"P", codec.HEADER.pack(len(head)) + head, body)
         self._receive(b"R")
 
@@ -281,12 +283,12 @@ class Process:
         return float(codec.decode(body).array[()])
 
     def arguments(self) -> bytes:
-        """Return the arguments as they are now, as a body."""
-        return self._asked(b"I")[0]
+        """Return the arguments as they are now, as a body: of one putting, or beside the state's."""
+        return self._asked(b"I", room=2 * self._most_put)[0]
 
     def earlier(self) -> bytes:
         """Return what the call before the last returned, read again now, as a body."""
-        return self._asked(b"E")[0]
+        return self._asked(b"E", room=self._most_got)[0]
 
     def keep(self) -> None:
         """Have the process hold its last result until it ends."""
@@ -294,11 +296,11 @@ class Process:
 
     def kept(self, index: int) -> bytes:
         """Return one of the results that it holds, read again now, as a body."""
-        return self._asked(b"H", codec.HEADER.pack(index))[0]
+        return self._asked(b"H", codec.HEADER.pack(index), room=self._most_got)[0]
 
     def write_results(self) -> bytes:
         """Have the process write into its last result; what can be written, and the result then."""
-        return self._asked(b"W", b"true")[0]
+        return self._asked(b"W", b"true", room=self._most_got)[0]
 
     def restore_results(self) -> None:
         """Have it put back what was there."""
@@ -323,10 +325,13 @@ class Process:
 
     # --- frames ---
 
-    def _asked(self, code: bytes, body: bytes = b"") -> tuple[bytes, str | None]:
-        """Return the value that answers a command, or what was raised."""
+    def _asked(self, code: bytes, body: bytes = b"", room: int = 0) -> tuple[bytes, str | None]:
+        """Return the value that answers a command, or what was raised.
+
+        What has travelled once, `room` bytes of it, may do so again, whatever the limit is by now.
+        """
         self._send(code, body)
-        answer, said = self._receive(b"V", b"X")
+        answer, said = self._receive(b"V", b"X", room=room + SMALL_FRAME)
         if answer == b"X":
             return b"", said.decode("utf-8", "replace")[:500]
         return said, None
@@ -355,15 +360,19 @@ class Process:
                     raise self._gone() from None
 
     def _receive(
-        self, *codes: bytes, spin: bool = False, more_s: float = 0.0
+        self, *codes: bytes, spin: bool = False, more_s: float = 0.0, room: int = 0
     ) -> tuple[bytes, bytes]:
-        """Return the next answer, which must have one of these codes; it may take `more_s`."""
+        """Return the next answer, which must have one of these codes; it may take `more_s`.
+
+        It may be larger than the limit where there is `room` for it.
+        """
         deadline = time.monotonic() + self.time_limit_s + more_s
         code, size = codec.FRAME.unpack(self._read(codec.FRAME.size, deadline, spin=spin))
         if code not in codes:
             raise self._broken(f"it answered {code!r} where {codes} can follow")
-        if size > (self.frame_limit if code == b"V" else SMALL_FRAME):
+        if size > (max(self.frame_limit, room) if code == b"V" else SMALL_FRAME):
             raise Ended(self.role, "output_limit", f"it announced an answer of {size} bytes")
+        self._most_got = max(self._most_got, size)
         return code, self._read(size, deadline)
 
     def _read(self, size: int, deadline: float, *, spin: bool = False) -> bytes:

@@ -180,6 +180,23 @@ def test_memory_that_a_call_keeps_is_seen(start: Start) -> None:
     assert process.resident_bytes() > before + (12 << 20)
 
 
+def test_what_has_travelled_once_may_do_so_again_under_a_smaller_limit(start: Start) -> None:
+    process = start("def f(x):\n    return x.copy()\n")
+    process.load()
+    large, small = codec.encode({"x": np.zeros(1 << 20)}), codec.encode({"x": np.zeros(2)})
+    process.put(large)
+    answer = process.call()
+    process.keep()
+    process.frame_limit = 1 << 10
+    assert process.arguments() == large
+    process.put(small)
+    process.call()
+    assert process.earlier() == process.kept(0) == answer.body
+    process.put(large)
+    with pytest.raises(Ended, match="announced an answer"):
+        process.call()
+
+
 def test_arguments_are_handed_over_by_position_and_left_out(start: Start) -> None:
     process = start("def f(a, b=5, c=7):\n    return [a, b, c]\n")
     assert [name for name, _, _ in process.load().parameters] == ["a", "b", "c"]
