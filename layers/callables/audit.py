@@ -6,15 +6,17 @@ timed would pass otherwise, where one answer alone cannot fail.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from layers.base import ChangeClass
 from layers.callables import codec, probes
+from layers.callables.cell import Ended
 from layers.callables.codec import Tree
 from layers.callables.compare import Answers, Judge, gate
-from layers.callables.maker import Drawn, ours
+from layers.callables.maker import Drawn, of_ours, ours
 from layers.callables.process import Process
 from layers.evidence import Gate, GateResult
 from layers.gates.metric import non_inferior
@@ -65,8 +67,52 @@ class Audit:
                 scores.append(score(metric, sample.inputs, tree))
         return non_inferior(*self._scores, self._margin or 0.0).gate
 
+    def of_other_calls(
+        self, samples: Mapping[str, Sequence[Sample]], metric: Process
+    ) -> list[Gate]:
+        """Return the gates of calls of other kinds, by kind, that are clearly worse there.
+
+        Few such calls are made, and the metric may have no meaning for some: no kind is asked to
+        prove that it is not worse.
+        """
+        found = [self._worse(what, of, metric) for what, of in samples.items()]
+        return [answer for answer in found if answer is not None]
+
+    def _worse(self, what: str, samples: Sequence[Sample], metric: Process) -> Gate | None:
+        """Return the gate of one kind of calls where it fails."""
+        scores: tuple[list[float], list[float]] = ([], [])
+        for sample in samples:
+            old, new = (
+                _score_if_any(metric, sample.inputs, x) for x in (sample.baseline, sample.candidate)
+            )
+            if old is None:
+                continue
+            if new is None:
+                detail = f"{what}: the metric cannot be had of the candidate's outputs"
+                return gate("metric", GateResult.FAIL, "metric_worse", detail)
+            scores[0].append(old)
+            scores[1].append(new)
+        if len(scores[0]) < 2:
+            return None
+        found = non_inferior(*scores, self._margin or 0.0).gate
+        if found.result is not GateResult.FAIL:
+            return None
+        return found.model_copy(update={"detail": f"{what}: {found.detail}"})
+
 
 def score(metric: Process, inputs: Drawn, outputs: Tree) -> float:
     """Return the metric of one call; outputs without a name are called `output`."""
     named = outputs if isinstance(outputs, dict) else {"output": outputs}
     return ours(partial(metric.score, inputs, named))
+
+
+def _score_if_any(metric: Process, inputs: Drawn, outputs: Tree) -> float | None:
+    """Return the metric of one call, None where it raises or is no finite number."""
+    named = outputs if isinstance(outputs, dict) else {"output": outputs}
+    try:
+        found = metric.score(inputs, named)
+    except Ended as ended:
+        if ended.reason != "raises":
+            raise of_ours(ended) from ended
+        return None
+    return found if math.isfinite(found) else None

@@ -6,7 +6,9 @@ code under judgement; a child revives them. Standard library and numpy only: the
 the environment of that code and loads this file by path.
 
 A body is the length of a JSON header (4 bytes, little endian), the header (the tree, every leaf
-with its size) and the leaves' bytes in order. Equal values have equal bodies.
+with its size) and the leaves' bytes in order. Equal values have equal bodies, wherever in memory
+they lie. Containers of another type than the plain three travel with its name: to a caller a
+named tuple is no tuple.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -46,7 +49,8 @@ TORCH = {
     "complex64": "<c8",
     "complex128": "<c16",
 }
-CONTAINERS = {"tuple": tuple, "list": list, "dict": dict}
+# Of an extended float only ten bytes count; the rest is whatever lay there.
+EXTENDED_BYTES = 10 if np.finfo(np.longdouble).nmant == 63 else np.dtype(np.longdouble).itemsize
 
 
 class CodecError(ValueError):
@@ -59,12 +63,36 @@ class Leaf:
 
     `kind` is ndarray, objects (an object array of bytes or text), torch, or the name of a scalar's
     type. `dtype` is numpy's type string, or torch's name of it; `array` holds the content:
-    bfloat16 as uint16; a Python scalar as an array of no dimension.
+    bfloat16 as uint16; a Python scalar as an array of no dimension. `layout` is how it shall lie
+    in the memory of whoever revives it, see `laid_out`.
     """
 
     kind: str
     dtype: str
     array: Array
+    layout: str = ""
+
+
+class NamedTuple(tuple[Tree, ...]):
+    """A tuple of trees that was of another type: `name` is its name, with those of its fields."""
+
+    name = ""
+
+
+class NamedList(list[Tree]):
+    """A list of trees that was of another type."""
+
+    name = ""
+
+
+class NamedDict(dict[str, Tree]):
+    """A dict of trees that was of another type."""
+
+    name = ""
+
+
+CONTAINERS: dict[str, Any] = {"tuple": tuple, "list": list, "dict": dict}
+NAMED: dict[str, Any] = {"tuple": NamedTuple, "list": NamedList, "dict": NamedDict}
 
 
 # --- to bytes -------------------------------------------------------------------------------
@@ -72,14 +100,8 @@ class Leaf:
 
 def encode(value: Value) -> bytes:
     """Return the body of a value. Raises CodecError for what cannot travel."""
-    head, blobs = _parts(value)
-    return b"".join([head, *blobs])
-
-
-def _parts(value: Value) -> tuple[bytes, list[bytes]]:
-    """Return the header and the copied-out content of a value. Raises CodecError."""
     node, blobs = copied(value)
-    return header(node), blobs
+    return b"".join([header(node), *blobs])
 
 
 def copied(value: Value) -> tuple[Node, list[bytes]]:
@@ -102,14 +124,28 @@ def _node(value: Value, blobs: list[bytes], depth: int) -> Node:
         if not all(isinstance(key, str) for key in value):
             raise CodecError("a dict has keys that are not text")
         items = [[key, _node(item, blobs, depth + 1)] for key, item in value.items()]
-        return {"c": "dict", "i": items}
+        return _named({"c": "dict", "i": items}, value)
     if isinstance(value, tuple | list):
         name = "tuple" if isinstance(value, tuple) else "list"
-        return {"c": name, "i": [_node(item, blobs, depth + 1) for item in value]}
+        return _named({"c": name, "i": [_node(item, blobs, depth + 1) for item in value]}, value)
     kind, dtype, array = _leaf(value)
-    blob = _strings(array) if dtype == "O" else array.tobytes()
+    blob = _strings(array) if dtype == "O" else _content(array)
     blobs.append(blob)
-    return {"k": kind, "t": dtype, "s": list(array.shape), "b": len(blob)}
+    node = {"k": kind, "t": dtype, "s": list(array.shape), "b": len(blob)}
+    if isinstance(value, Leaf) and value.layout:
+        node["l"] = value.layout
+    return node
+
+
+def _named(node: Node, value: Value) -> Node:
+    """Return a container's entry with the name of its type, where that is none of the plain ones."""
+    if type(value) in (NamedTuple, NamedList, NamedDict):
+        node["n"] = value.name
+    elif type(value) is not CONTAINERS[node["c"]]:
+        fields = getattr(value, "_fields", ()) if node["c"] == "tuple" else ()
+        named = f"({', '.join(map(str, fields))})" if fields else ""
+        node["n"] = f"{type(value).__name__}{named}"[:200]
+    return node
 
 
 def _leaf(value: Value) -> tuple[str, str, Array]:
@@ -122,7 +158,9 @@ def _leaf(value: Value) -> tuple[str, str, Array]:
             return kind.replace("ndarray", "objects", 1), "O", np.asarray(value)
         return kind, _number(value.dtype), np.asarray(value)
     if isinstance(value, np.generic):
-        return "scalar", _number(value.dtype), np.asarray(value)
+        array = np.asarray(value)  # an empty text takes one character there
+        kind = "scalar" if type(value) is array.dtype.type else f"scalar {type(value).__name__}"
+        return kind, _number(array.dtype), array
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return _plain(value)
     return _tensor(value)
@@ -151,19 +189,28 @@ def _plain(value: Value) -> tuple[str, str, Array]:
 
 
 def _tensor(value: Value) -> tuple[str, str, Array]:
-    """Return a torch tensor, recognised by its type's module: torch may not be importable."""
-    if type(value).__module__.partition(".")[0] != "torch" or not hasattr(value, "detach"):
+    """Return a torch tensor: of the torch that is loaded here, if one is."""
+    torch: Any = sys.modules.get("torch")
+    if not isinstance(value, getattr(torch, "Tensor", ())):
         raise CodecError(f"{type(value).__name__} is no array, tensor, number, text or bytes")
     name = str(value.dtype).removeprefix("torch.")
     if name not in TORCH:
         raise CodecError(f"a tensor has dtype {name}")
     plain = value.detach().cpu().contiguous()
     if name == "bfloat16":
-        import torch  # type: ignore[import-not-found]  # only where the tensor came from
-
         plain = plain.view(torch.int16)
     kind = "torch" if type(value).__name__ in {"Tensor", "Parameter"} else type(value).__name__
     return kind, name, np.asarray(plain.resolve_conj().numpy()).view(TORCH[name])
+
+
+def _content(array: Array) -> bytes:
+    """Return the bytes of numbers; the padding of extended floats, which holds nothing, is zero."""
+    if array.dtype.char not in "gG":
+        return array.tobytes()
+    size = np.dtype(np.longdouble).itemsize
+    raw = np.frombuffer(bytearray(array.tobytes()), dtype=np.uint8).reshape(-1, size)
+    raw[:, EXTENDED_BYTES:] = 0
+    return raw.tobytes()
 
 
 def _strings(array: Array) -> bytes:
@@ -224,10 +271,7 @@ def _value(node: Node, blobs: _Blobs, depth: int) -> Tree:
     if depth > MAX_DEPTH:
         raise CodecError(f"nested deeper than {MAX_DEPTH}")
     if "c" in node:
-        name = str(node["c"])
-        if name == "dict":
-            return {str(key): _value(item, blobs, depth + 1) for key, item in node["i"]}
-        return CONTAINERS[name](_value(item, blobs, depth + 1) for item in node["i"])
+        return _container(node, blobs, depth)
     kind, dtype = str(node["k"])[:80], str(node["t"])
     shape = tuple(int(n) for n in node["s"])
     count = 1
@@ -235,7 +279,21 @@ def _value(node: Node, blobs: _Blobs, depth: int) -> Tree:
         count *= n
     if len(shape) > MAX_DEPTH or any(n < 0 for n in shape) or count > 1 << 40:
         raise CodecError(f"a leaf has the shape {shape[:MAX_DEPTH]}")
-    return Leaf(kind, dtype, _array(dtype, shape, count, blobs.take(int(node["b"]))))
+    array = _array(dtype, shape, count, blobs.take(int(node["b"])))
+    return Leaf(kind, dtype, array, str(node.get("l", ""))[:20])
+
+
+def _container(node: Node, blobs: _Blobs, depth: int) -> Tree:
+    """Return a tuple, list or dict of values, with the name of its type where it had one."""
+    type_name, name = str(node["c"]), str(node.get("n", ""))[:200]
+    build = NAMED[type_name] if name else CONTAINERS[type_name]
+    if type_name == "dict":
+        found = build((str(key), _value(item, blobs, depth + 1)) for key, item in node["i"])
+    else:
+        found = build(_value(item, blobs, depth + 1) for item in node["i"])
+    if name:
+        found.name = name
+    return found
 
 
 def _array(dtype: str, shape: tuple[int, ...], count: int, blob: memoryview) -> Array:
@@ -245,7 +303,7 @@ def _array(dtype: str, shape: tuple[int, ...], count: int, blob: memoryview) -> 
     number = TORCH.get(dtype, dtype)
     if not NUMBER.fullmatch(number) or count * np.dtype(number).itemsize != len(blob):
         raise CodecError(f"{len(blob)} bytes are no {dtype[:40]} of shape {shape}")
-    return np.ndarray(shape, number, buffer=bytearray(blob)) if count else np.empty(shape, number)
+    return np.ndarray(shape, number, buffer=bytearray(blob)) if blob else np.zeros(shape, number)
 
 
 def _texts(shape: tuple[int, ...], count: int, blob: memoryview) -> Array:
@@ -273,7 +331,8 @@ def revive(tree: Tree) -> Value:
     if isinstance(tree, dict):
         return {key: revive(item) for key, item in tree.items()}
     if isinstance(tree, tuple | list):
-        return type(tree)(revive(item) for item in tree)
+        items = [revive(item) for item in tree]
+        return tuple(items) if isinstance(tree, tuple) else items
     return _revived(tree)
 
 
@@ -281,14 +340,15 @@ def _revived(leaf: Leaf) -> Value:
     """Return one leaf as the object it came from."""
     kind = leaf.kind.partition(" ")[0]
     if kind in {"ndarray", "objects"}:
-        return leaf.array
+        return laid_out(leaf.array, leaf.layout)
     if kind == "scalar":
         return leaf.array[()]
     if kind == "torch":
-        import torch  # only where tensors are used
+        import torch  # type: ignore[import-not-found]  # only where tensors are used
 
         array = leaf.array.view("<i2") if leaf.dtype == "bfloat16" else leaf.array
-        tensor = torch.from_numpy(array)
+        # No tensor goes backwards.
+        tensor = torch.from_numpy(laid_out(array, leaf.layout if leaf.layout != REVERSED else ""))
         return tensor.view(torch.bfloat16) if leaf.dtype == "bfloat16" else tensor
     if kind == "NoneType":
         return None
@@ -301,21 +361,60 @@ def _revived(leaf: Leaf) -> Value:
     )
 
 
+ROWS, REVERSED, FORTRAN = "every second row", "reversed", "Fortran order"
+# Ways for an array of some content to lie in memory. What lies between its elements is like them:
+# an answer from there is none that strikes.
+LAYOUTS: dict[str, Callable[[Array], Array]] = {
+    ROWS: lambda array: np.repeat(array, 2, axis=0)[::2],
+    "columns of more": lambda array: np.concatenate(
+        [array[..., :1], array, array[..., -1:]], axis=-1
+    )[..., 1:-1],
+    "every second column": lambda array: np.repeat(array, 2, axis=-1)[..., ::2],
+    FORTRAN: np.asfortranarray,
+    REVERSED: lambda array: np.flip(np.flip(array).copy()),
+    "offset": lambda array: np.append(array.reshape(-1)[:1], array)[1:].reshape(array.shape),
+}
+# Those that arrays of one dimension do not have, or have by another name.
+OF_COLUMNS = ("columns of more", "every second column", FORTRAN)
+
+
+def laid_out(array: Array, layout: str) -> Array:
+    """Return an array of the same content that lies in memory in another way; "": the array."""
+    return LAYOUTS[layout](array) if array.size and array.ndim and layout in LAYOUTS else array
+
+
 def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Leaf]]:
-    """Yield the leaves with their names: keys and positions joined by dots, "output" for a lone one."""
+    """Yield the leaves with their names: keys and positions joined by dots, "output" for a lone one.
+
+    No two leaves have one name: keys with dots in them are quoted.
+    """
     if isinstance(tree, Leaf):
         yield prefix or "output", tree
         return
     pairs = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
     for key, item in pairs:
-        yield from leaves(item, f"{prefix}.{key}" if prefix else str(key))
+        name = part(str(key))
+        yield from leaves(item, f"{prefix}.{name}" if prefix else name)
+
+
+def part(key: str) -> str:
+    """Return a key as it stands in names: quoted where it would be taken for more or not be seen."""
+    plain = bool(key) and key.isprintable() and not set('."\\') & set(key)
+    return key if plain else json.dumps(key)
 
 
 def shape_of(tree: Tree) -> str:
-    """Return the nesting of a value without its leaves, e.g. "(*, {a: *})"."""
+    """Return the nesting of a value without its leaves, e.g. "(*, {a: *})"; keys in their order."""
     if isinstance(tree, Leaf):
         return "*"
+    name = str(getattr(tree, "name", ""))
     if isinstance(tree, Mapping):
-        return "{" + ", ".join(f"{key}: {shape_of(tree[key])}" for key in sorted(tree)) + "}"
+        items = [f"{part(key)}: {shape_of(item)}" for key, item in tree.items()]
+        return name + "{" + ", ".join(items) + "}"
     inner = ", ".join(shape_of(item) for item in tree)
-    return f"({inner})" if isinstance(tree, tuple) else f"[{inner}]"
+    return f"{name}({inner})" if isinstance(tree, tuple) else f"{name}[{inner}]"
+
+
+def printable(text: str) -> str:
+    """Return the text as any file can hold it: halves of surrogate pairs are written out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

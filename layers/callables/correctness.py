@@ -1,22 +1,36 @@
 """The station that compares outputs: the same inputs in both processes, by kinds of content.
 
-Inputs are drawn after the candidate has loaded. What a call may not do besides returning is
-looked at after every call: change its inputs, keep its outputs' memory, leave work behind.
+Inputs are drawn after the candidate has loaded. What a call does besides returning is looked at
+after every call: what it makes of its arguments is compared as its outputs are, and it may not keep
+its outputs' memory or leave work behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NoReturn
+
+import numpy as np
 
 from layers.base import ChangeClass
 from layers.callables import codec, probes
 from layers.callables.audit import Sample
-from layers.callables.cases import Case
+from layers.callables.cases import Calls, Case
+from layers.callables.ceilings import written_bytes
 from layers.callables.cell import Answer, Ended, Loaded
 from layers.callables.codec import CodecError, Tree
-from layers.callables.compare import Answers, Judge, gate
+from layers.callables.compare import (
+    BASE,
+    EMPTY,
+    Answers,
+    Failure,
+    Judge,
+    gate,
+    plain,
+    raised_failure,
+    written,
+)
 from layers.callables.maker import Drawn, ours
 from layers.callables.process import Process
 from layers.callables.snapshot import MODULE
@@ -25,21 +39,13 @@ from layers.errors import InvalidInput
 from layers.evidence import Gate, GateResult, Verdict
 
 MOST_KEPT_BYTES = 1 << 28  # of results that a process holds to the end
+EXPECTED_CALLS = 64  # of one judgement, about: a sample of all is held where they are large
+MOST_SCORED_BYTES = 1 << 27  # of calls of one kind that a metric is asked about
+MOST_SIZES = 64  # of outputs whose memory is spoiled before a call
 FRAME_ROOM = 1 << 22  # bytes that an answer may have beyond eight times the reference's
 LEAST_LIMIT_S, LIMIT_FACTOR = 10.0, 20.0  # of a candidate's call, in calls of the reference
 IDLE_S, IDLE_SHARE = 2e-3, 0.05  # CPU that a process may use outside its calls
 REFUSED = ("BlockingIOError", "MemoryError", "RuntimeError: can't start", "OSError")
-
-
-@dataclass
-class Calls:
-    """What the calls of one station have shown so far."""
-
-    reference_s: list[float] = field(default_factory=list)  # wall time at the timed size
-    candidate_s: list[float] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)  # bytes of the outputs' leaves
-    row_bytes: list[int] = field(default_factory=list)  # of inputs with one row per example
-    scored: list[Sample] = field(default_factory=list)
 
 
 class Correctness:
@@ -52,17 +58,20 @@ class Correctness:
         referee: Process | None,
         change_class: ChangeClass,
         record: Record,
+        rng: np.random.Generator,
     ) -> None:
-        """All processes have loaded their functions."""
+        """All processes have loaded their functions. `rng` chooses the results that are held."""
         self._reference, self._candidate, self._referee = reference, candidate, referee
         self._class = change_class
         self._judge = Judge(change_class)
-        self._record = record
-        self._sent: Drawn = {}
+        self._record, self._rng = record, rng
+        self._sent: Drawn = {}  # what lay in the arguments before the last call
+        self._found: Drawn = {}  # what the reference made of them
         self._previous: tuple[bytes, bytes] | None = None  # outputs of the last case
         self._first: tuple[bytes, bytes] | None = None
-        self._kept: list[tuple[bytes, bytes]] = []
+        self._kept: list[tuple[int, bytes, bytes]] = []  # which call, what it returned
         self._kept_bytes = 0
+        self._float64: tuple[Case, Answers | None] | None = None  # the last case that was refereed
         self._idle_s = 0.0  # CPU of the candidate while the reference was called
         self.calls = Calls()
 
@@ -70,6 +79,33 @@ class Correctness:
         """Run cases; Stopped ends the judgement, InvalidInput names the reference."""
         for case in cases:
             self._case(case)
+
+    def writes(self, case: Case) -> None:
+        """Write into what a case returned, in both arms, as a caller may do.
+
+        Nothing else may change by it: no other output, no argument, not the next answer on the same
+        inputs. A reference that hands out what it uses again gets it back, and its next answer is
+        not asked of the candidate.
+        """
+        self._case(case)
+        if self._previous is None:
+            return
+        before, self._previous = self._previous, None
+        body = codec.encode(case.inputs)
+        old, theirs = ours(self._reference.write_results), ours(self._reference.arguments)
+        answer = ours(lambda: self._call(self._reference, body, case))
+        ours(self._reference.restore_results)
+        new, mine = self._candidate.write_results(), self._candidate.arguments()
+        self._fail_if(written(case.name, old, new))
+        float64 = partial(self._refereed_arguments, case)
+        if self._judge.arguments(case.name, self._sent, theirs, mine, settle=float64):
+            self.fail("output_aliases_input", f"{case.name}: an argument changes with an output")
+        again = self._call(self._candidate, body, case)
+        self._candidate.restore_results()
+        kept = answer.raised is None and answer.body == before[0]
+        if kept and self._class is not ChangeClass.APPROXIMATE and again.body != before[1]:
+            detail = f"{case.name}: what a caller writes there is in the next answer"
+            self.fail("output_buffer_reused", detail)
 
     def settle(self) -> None:
         """End the judgement where all calls so far, together, show too large an error."""
@@ -92,49 +128,88 @@ class Correctness:
         """End the judgement: the candidate is wrong."""
         answer = gate("correctness", GateResult.FAIL, reason, detail)
         self._record.gates.append(answer)
-        raise Stopped(Verdict.REJECTED, reason, detail)
+        raise Stopped(Verdict.REJECTED, reason, answer.detail)
+
+    def _fail_if(self, failure: Failure | None) -> None:
+        if failure:
+            self.fail(failure.reason, failure.detail)
+
+    # --- one case ---
 
     def _case(self, case: Case) -> None:
         """Run one case in the reference, then in the candidate, and compare."""
-        self._sent = {**self._sent, **case.inputs} if case.kept else dict(case.inputs)
-        body = codec.encode({n: x for n, x in case.inputs.items() if n not in case.kept})
+        self._sent = {**(self._found if case.kept else {}), **_new(case)}
+        body = codec.encode(_new(case))
         before = self._candidate.cpu_s()
-        old = ours(lambda: self._call(self._reference, body, case))
+        old = ours(lambda: self._call(self._reference, body, case, self.calls.sizes))
         self._idle_s += self._candidate.cpu_s() - before
-        if old.raised is not None and not self._judge.calls:
-            raise InvalidInput(f"the reference raises {old.raised}", hint="mend it or its inputs")
+        if not self._judge.calls:
+            self._reproducible(case, body, old)
         if case.optional and old.raised is not None:
-            self._previous = None
+            self._previous, self._found = None, self._sent
+            self.calls.skipped += 1
             return
         self._candidate.time_limit_s = LEAST_LIMIT_S + LIMIT_FACTOR * old.wall_s
         self._candidate.frame_limit = 8 * len(old.body) + FRAME_ROOM
-        new = self._call(self._candidate, body, case)
+        sizes = self._sizes(old) if case.poison is not None else ()
+        new = self._call(self._candidate, body, case, sizes)
         self._around(case, old, new)
         if old.raised is None and new.raised is None:
             self._compare(case, old, new)
         else:
             self._compare_raised(case, old, new)
 
-    def _call(self, process: Process, body: bytes, case: Case) -> Answer:
-        """Call one arm."""
-        poison = (self.calls.sizes, case.poison) if case.poison is not None else None
-        process.put(body, case.how, poison)
+    def _call(self, process: Process, body: bytes, case: Case, sizes: Sequence[int] = ()) -> Answer:
+        """Call one arm; memory of `sizes` is spoiled before, where the case asks for it."""
+        poison = (sizes, case.poison) if case.poison is not None and sizes else None
+        process.put(body, case.how, poison, case.by_position, case.left_out)
         return process.call()
 
+    def _sizes(self, old: Answer) -> list[int]:
+        """Return the bytes of what the reference returned, leaf by leaf."""
+        if old.raised is not None:
+            return self.calls.sizes
+        outputs = codec.leaves(ours(lambda: _outputs(self._reference, old)))
+        return [leaf.array.nbytes for _, leaf in outputs][:MOST_SIZES]
+
+    def _reproducible(self, case: Case, body: bytes, old: Answer) -> None:
+        """Call the reference once more: what it does not tell twice it cannot be asked for.
+
+        Raises InvalidInput, also where it raises at all. A metric may judge what varies.
+        """
+        if old.raised is not None:
+            raise InvalidInput(f"the reference raises {old.raised}", hint="mend it or its inputs")
+        if self._class is ChangeClass.APPROXIMATE:
+            return
+        again = ours(lambda: self._call(self._reference, body, case))
+        if again.body == old.body:
+            return
+        names = [again.raised] if again.raised else self._unlike(old, again)
+        raise InvalidInput(
+            f"the reference is not the same twice on the same inputs: {', '.join(names)[:200]}",
+            hint="leave out of its outputs what depends on time, chance or earlier calls",
+        )
+
+    def _unlike(self, old: Answer, new: Answer) -> list[str]:
+        """Return the outputs of two calls of the reference that are not the same."""
+        one, other = (dict(codec.leaves(_outputs(self._reference, x))) for x in (old, new))
+        shared = one.keys() & other.keys()
+        same = {name for name in shared if codec.encode(one[name]) == codec.encode(other[name])}
+        return sorted((one.keys() | other.keys()) - same) or ["their order"]
+
     def _compare_raised(self, case: Case, old: Answer, new: Answer) -> None:
-        """Where one arm raises the other must too."""
+        """Where one arm raises the other must too, and an error of the same type."""
         self._previous = None
-        if old.raised is None and new.raised is not None:
-            if new.raised.startswith(REFUSED) and (ended := self._candidate.refused_something()):
+        if old.raised is None and new.raised is not None and new.raised.startswith(REFUSED):
+            ended = self._candidate.refused_something()
+            if ended:
                 raise ended
-            self.fail("raises", f"{case.name}: {new.raised}")
-        if old.raised is not None and new.raised is None:
-            self.fail("does_not_raise", f"{case.name}: the reference raises {old.raised}")
+        self._fail_if(raised_failure(case.name, old.raised, new.raised))
 
     def _compare(self, case: Case, old: Answer, new: Answer) -> None:
         """Compare what was returned; keep what later cases are held against."""
-        first = self._first
-        if case.again and first and old.body == first[0] and new.body != first[1]:
+        first, varies = self._first, self._class is ChangeClass.APPROXIMATE
+        if case.again and first and old.body == first[0] and new.body != first[1] and not varies:
             self.fail(
                 "outputs_depend_on_history", f"{case.name}: not the outputs of the first time"
             )
@@ -145,47 +220,82 @@ class Correctness:
                 case.name,
                 Answers.of(reference),
                 Answers.of(candidate),
-                self._refereed(case),
+                self._refereed(case) if case.how == "fresh" else None,
                 case.group,
+                partial(self._refereed, case),
             )
         except InvalidInput as error:  # an object array of something else
             self.fail("dtype_differs", f"{case.name}: {error.message}")
-        if failure:
-            self.fail(failure.reason, failure.detail)
+        self._fail_if(failure)
         self._first = first or (old.body, new.body)
         self._keep(old, new)
         self._previous = (old.body, new.body)
+        self._note(case, (old, new), (reference, candidate))
+
+    def _note(self, case: Case, answers: tuple[Answer, Answer], outputs: tuple[Tree, Tree]) -> None:
+        """Keep the times of a case, the sizes of its outputs, and what a metric is asked about."""
+        calls, sample = self.calls, Sample(case.inputs, *outputs)
         if case.timed:
-            self.calls.reference_s.append(old.busy_s)
-            self.calls.candidate_s.append(new.busy_s)
-            self.calls.scored.append(Sample(case.inputs, reference, candidate))
-        if not self.calls.sizes:
-            self.calls.row_bytes = _row_bytes(case.inputs)
-            self.calls.sizes = [x.array.nbytes for _, x in codec.leaves(reference)][:64]
+            calls.reference_s.append(answers[0].busy_s)
+            calls.candidate_s.append(answers[1].busy_s)
+            calls.scored.append(sample)
+        elif self._class is ChangeClass.APPROXIMATE and case.group != EMPTY:
+            sample = Sample(dict(self._sent), *outputs)
+            kind = "other calls" if case.group == BASE else "other content"
+            held = calls.others.setdefault("other sizes" if case.batch else kind, [])
+            size = sum(len(answer.body) for answer in answers) + len(codec.encode(sample.inputs))
+            if (len(held) + 1) * size <= MOST_SCORED_BYTES or len(held) < 2:
+                held.append(sample)
+        if case.batch:
+            calls.seconds[case.batch] = answers[0].busy_s
+        if not calls.sizes:
+            self._measure(outputs[0])
+
+    def _measure(self, outputs: Tree) -> None:
+        """Keep how large the outputs of a call are."""
+        found = dict(codec.leaves(outputs))
+        views = {output for output, _ in ours(self._reference.aliases)}
+        self.calls.leaves = len(found)
+        self.calls.sizes = [leaf.array.nbytes for leaf in found.values()][:MOST_SIZES]
+        own = [leaf.array for name, leaf in found.items() if name not in views]
+        self.calls.written_bytes = sum(map(written_bytes, own))
 
     def _keep(self, old: Answer, new: Answer) -> None:
-        """Have both processes hold what they returned, as far as memory allows."""
-        self._kept_bytes += len(new.body)
-        if self._kept_bytes <= MOST_KEPT_BYTES:
+        """Have both processes hold a sample of what they return, all of it where memory allows."""
+        size = max(1, len(new.body))
+        share = MOST_KEPT_BYTES / (EXPECTED_CALLS * size)
+        if self._kept_bytes + size <= MOST_KEPT_BYTES and self._rng.random() < share:
+            self._kept_bytes += size
             self._reference.keep()
             self._candidate.keep()
-            self._kept.append((old.body, new.body))
+            self._kept.append((self._judge.calls, old.body, new.body))
 
     def _results_kept(self) -> None:
         """Read all held results again: any number of buffers used in turn shows."""
-        for index, (old, new) in enumerate(self._kept):
+        for index, (call, old, new) in enumerate(self._kept):
             if self._candidate.kept(index) != new and self._reference.kept(index) == old:
-                detail = f"a later call changed what call {index + 1} returned"
-                self.fail("output_buffer_reused", detail)
+                self.fail("output_buffer_reused", f"a later call changed what call {call} returned")
+
+    # --- the referee ---
 
     def _refereed(self, case: Case) -> Answers | None:
         """Return the float64 outputs of a case; None without a referee, or where it raises."""
-        if self._referee is None or case.how != "fresh":
+        if self._referee is None:
             return None
-        referee = self._referee
-        referee.put(codec.encode(probes.upcast(self._sent)))
-        answer = referee.call()
-        return None if answer.raised is not None else Answers.of(_outputs(referee, answer))
+        if self._float64 is None or self._float64[0] is not case:
+            self._referee.put(codec.encode(probes.upcast(self._sent)), left_out=case.left_out)
+            answer = self._referee.call()
+            outputs = None if answer.raised is not None else _outputs(self._referee, answer)
+            self._float64 = case, None if outputs is None else Answers.of(outputs)
+        return self._float64[1]
+
+    def _refereed_arguments(self, case: Case) -> Answers | None:
+        """Return what a case makes of its arguments in float64."""
+        if self._referee is None or self._refereed(case) is None:
+            return None
+        return Answers.of_arguments(ours(self._referee.arguments))
+
+    # --- what a call does besides returning ---
 
     def _around(self, case: Case, old: Answer, new: Answer) -> None:
         """Look at what the call did besides returning."""
@@ -194,7 +304,7 @@ class Correctness:
             self.fail("starts_threads", f"{case.name}: {mine.threads()} threads after it returned")
         if mine.processes() > self._reference.processes():
             self.fail("starts_processes", f"{case.name}: processes run after it returned")
-        self._inputs_kept(case)
+        self._arguments(case, raised=old.raised is not None or new.raised is not None)
         if old.raised is not None or new.raised is not None:
             return
         extra = mine.aliases() - self._reference.aliases()
@@ -209,16 +319,22 @@ class Correctness:
                 "output_buffer_reused", f"{case.name}: it changed what the call before returned"
             )
 
-    def _inputs_kept(self, case: Case) -> None:
-        """Compare the arguments' bytes with what was sent, or with what the reference made of them."""
-        found = self._candidate.arguments()
-        if found == codec.encode(self._sent):
+    def _arguments(self, case: Case, *, raised: bool) -> None:
+        """Compare what both made of their arguments, as the class compares outputs."""
+        sent = codec.encode(plain(self._sent))
+        old, new = ours(self._reference.arguments), self._candidate.arguments()
+        self._found = self._sent if old == sent else codec.decode(old)
+        if new == old == sent:
             return
-        if found == self._reference.arguments():
+        if raised and old != sent:
+            return  # how far either got is nobody's to ask
+        float64 = partial(self._refereed_arguments, case)
+        truth = float64() if case.how == "fresh" and new != old else None
+        self._fail_if(
+            self._judge.arguments(case.name, self._sent, old, new, truth, case.group, float64)
+        )
+        if old != sent:
             self._record.warn("the reference changes its inputs, and the candidate as it does")
-            return
-        names = ", ".join(_differing(self._sent, found))
-        self.fail("inputs_mutated", f"{case.name}: {names}")
 
     def _left_behind(self) -> None:
         """Look at the process once the calls are over."""
@@ -270,18 +386,6 @@ def _outputs(process: Process, answer: Answer) -> Tree:
         raise Ended(process.role, "crashed", f"its answer is broken: {error}") from error
 
 
-def _row_bytes(inputs: Drawn) -> list[int]:
-    """Return the bytes of the inputs that lead with the batch: a table need not be read whole."""
-    arrays = [leaf.array for leaf in inputs.values() if leaf.array.ndim]
-    lengths = [len(array) for array in arrays]
-    batch = max(set(lengths), key=lengths.count, default=0)
-    return [a.nbytes for a in arrays if len(a) == batch and a.dtype.kind != "O"]
-
-
-def _differing(sent: Drawn, found: bytes) -> list[str]:
-    """Return the names of arguments whose content changed."""
-    try:
-        now = codec.decode(found)
-        return [n for n, x in sent.items() if codec.encode(now[n]) != codec.encode(x)] or ["order"]
-    except (CodecError, KeyError, TypeError):
-        return ["all"]
+def _new(case: Case) -> Drawn:
+    """Return the arguments that a case hands over."""
+    return {name: leaf for name, leaf in case.inputs.items() if name not in case.kept}

@@ -28,7 +28,7 @@ class Settings:
 
     batch: int
     state: tuple[str, ...]
-    batches: tuple[int, ...] | None  # None: any size of at least 1
+    batches: tuple[int, ...] | None  # None: any size, an empty one too
     refused: frozenset[str]  # kinds of content that the function is not defined for
 
     @classmethod
@@ -82,7 +82,8 @@ class Maker:
         None where the maker raises and `may_fail`; else that is InvalidInput, as are names that
         no draw has.
         """
-        body, raised = self._ask(batch or self.settings.batch, (False, True))
+        size = self.settings.batch if batch is None else batch
+        body, raised = self._ask(size, (False, True))
         if raised is not None:
             if may_fail:
                 return None

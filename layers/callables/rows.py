@@ -126,9 +126,7 @@ def _numbers(leaf: Leaf) -> Values:
     array: npt.NDArray[Any] = leaf.array
     if is_float(leaf):
         return floats(leaf)
-    if array.dtype.kind == "c":
-        array = np.ascontiguousarray(array).view(f"<f{array.dtype.itemsize // 2}")
-    elif array.dtype.kind in "mM":
+    if array.dtype.kind in "mM":
         array = np.ascontiguousarray(array).view("<i8")
     return array.astype(np.float64)
 

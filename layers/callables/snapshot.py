@@ -7,17 +7,20 @@ judgement. The parent compares what the candidate changed with what the referenc
 from __future__ import annotations
 
 import builtins
+import ctypes
 import gc
 import hashlib
 import json
 import os
 import random
+import re
 import resource
 import signal
 import struct
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +55,13 @@ WATCHED = (
 MODULE = "module "  # begins the name of a loaded module's entry
 STREAMS = {"stdin", "stdout", "stderr"}
 VOLATILE = {"last_exc", "last_type", "last_value", "last_traceback", "path", "modules", "argv"}
+WARNING = 30  # the level of a root logger that nobody has touched
+KINDS_OF_WARNING = (UserWarning, RuntimeWarning, DeprecationWarning, FutureWarning)
+MALLINFO = (
+    *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+    *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+)
+LARGE_BLOCK = 40 << 20  # above glibc's greatest threshold for a block of its own
 VOLATILE_ENVIRONMENT = {"KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK", "TORCHINDUCTOR_CACHE_DIR"}
 
 
@@ -60,6 +70,7 @@ def take(extra: dict[str, object]) -> dict[str, Any]:
     return {
         **_python(),
         **_process(),
+        **_allocator(),
         **_numpy(),
         **_torch(),
         **_attributes(extra),
@@ -97,6 +108,12 @@ def _python() -> dict[str, Any]:
         "collector thresholds": gc.get_threshold(),
         "collector frozen objects": gc.get_freeze_count(),
         "switch interval": sys.getswitchinterval(),
+        "recursion limit": sys.getrecursionlimit(),
+        "digits of integers": getattr(sys, "get_int_max_str_digits", int)(),
+        "import function": _Identity(builtins.__import__),
+        "class builder": _Identity(builtins.__build_class__),
+        "warnings shown": _Identity(warnings.showwarning),
+        **_logged(),
         "display hook": _Identity(sys.displayhook),
         "exception hook": _Identity(sys.excepthook),
         "import hooks": [id(finder) for finder in sys.meta_path[:1]],
@@ -106,6 +123,31 @@ def _python() -> dict[str, Any]:
         # All that are loaded: one that is replaced or removed is a change, a lazy import is none.
         **{f"{MODULE}{name}": _Identity(module) for name, module in list(sys.modules.items())},
     }
+
+
+def _logged() -> dict[str, Any]:
+    """Return what becomes of warnings and log records that nobody has rules of their own for."""
+    logging: Any = sys.modules.get("logging")
+    root = getattr(logging, "root", None)
+    return {
+        "logging disabled": logging.root.manager.disable if root else 0,
+        "logging level": logging.root.level if root else WARNING,
+        **{f"warnings of {kind.__name__}": _action(kind) for kind in KINDS_OF_WARNING},
+    }
+
+
+def _action(kind: type[Warning]) -> str:
+    """Return what is done with a warning of one kind, of no particular text and module."""
+    for action, text, category, module, line in warnings.filters:
+        anywhere = not line and _fits(text) and _fits(module)
+        if anywhere and issubclass(kind, category):
+            return str(action)
+    return "default"
+
+
+def _fits(pattern: str | re.Pattern[str] | None) -> bool:
+    """Whether a filter's pattern is for any text."""
+    return pattern is None or bool(re.match(pattern, "any text at all"))
 
 
 def _process() -> dict[str, Any]:
@@ -130,6 +172,36 @@ def _process() -> dict[str, Any]:
         },
         "environment": sorted(set(os.environ) - VOLATILE_ENVIRONMENT),
     }
+
+
+class _Mallinfo(ctypes.Structure):
+    """What glibc tells of its allocator, mallinfo2(3)."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in MALLINFO)
+
+
+def _allocator() -> dict[str, Any]:
+    """Return whether the largest blocks of memory are apart from all others, and go back at once."""
+    mapped, pages = _mapped(), _pages()
+    block = np.empty(LARGE_BLOCK, dtype=np.uint8)  # never touched
+    apart = _mapped() > mapped
+    del block
+    left = (_pages() - pages) * os.sysconf("SC_PAGE_SIZE")
+    return {"large blocks": (apart, 2 * left < LARGE_BLOCK)}
+
+
+def _mapped() -> int:
+    """Return how many blocks are mapped by themselves; 0 where the allocator does not tell."""
+    tell = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if tell is None:
+        return 0
+    tell.restype = _Mallinfo
+    return int(tell().hblks)
+
+
+def _pages() -> int:
+    """Return the pages of this process's address space."""
+    return int(Path("/proc/self/statm").read_text().split()[0])
 
 
 def _numpy() -> dict[str, Any]:

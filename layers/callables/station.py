@@ -10,6 +10,7 @@ from pathlib import Path
 
 from layers.base import ChangeClass
 from layers.callables.cell import Cell
+from layers.callables.codec import printable
 from layers.callables.process import Process
 from layers.callables.spec import Spec
 from layers.errors import InvalidInput
@@ -87,7 +88,7 @@ class Stopped(Exception):  # an answer, not an error
     def __init__(self, verdict: Verdict, reason: str, detail: str = "") -> None:
         """Keep the verdict with its stable reason code."""
         super().__init__(reason)
-        self.verdict, self.reason, self.detail = verdict, reason, detail
+        self.verdict, self.reason, self.detail = verdict, reason, printable(detail)
 
 
 @dataclass

@@ -73,15 +73,18 @@ class UpperTail:
 def bits_differ(baseline: Array, candidate: Array) -> npt.NDArray[np.bool_]:
     """Return which elements differ in any bit, flat: NaN payloads and the sign of zero count.
 
-    Both arrays have one shape; numbers have one dtype. Strings differ by type or content.
+    Both arrays have one shape; numbers have one dtype. Strings differ by type or content. Of elements
+    of more than 8 bytes all bytes count, padding too.
     Raises InvalidInput for elements that are neither numbers nor strings.
     """
     if baseline.dtype.kind in STRINGS:
         pairs = zip(_strings(baseline), _strings(candidate), strict=True)
         return np.array([type(a) is not type(b) or a != b for a, b in pairs], dtype=np.bool_)
-    unsigned = np.dtype(f"u{baseline.dtype.itemsize}")
+    size = baseline.dtype.itemsize
+    unsigned = np.dtype(f"u{size}" if size <= 8 else "u1")
     a, b = (np.ascontiguousarray(x).ravel().view(unsigned) for x in (baseline, candidate))
-    return np.asarray(a != b, dtype=np.bool_)
+    differs = a != b if size <= 8 else (a != b).reshape(-1, size).any(axis=1)
+    return np.asarray(differs, dtype=np.bool_)
 
 
 def _strings(array: Array) -> list[bytes | str]:

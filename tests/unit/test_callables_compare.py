@@ -5,7 +5,7 @@ import pytest
 
 from layers.base import ChangeClass
 from layers.callables.codec import Leaf, decode, encode
-from layers.callables.compare import Answers, Failure, Judge
+from layers.callables.compare import Answers, Failure, Judge, gate, raised_failure
 from layers.evidence import GateResult
 
 
@@ -173,3 +173,205 @@ def test_bfloat16_is_judged_by_its_values() -> None:
     failure = judge.add("a call", leaf(0x3F80), leaf(0x3F81))
     assert failure is not None
     assert failure.detail == "'output' of a call: 1 of 1 elements beyond 0.001"
+
+
+RNG = np.random.default_rng(0)
+WIDE = (RNG.standard_normal((64, 64)) * np.repeat([16.0, 1e-7], 32)).astype(np.float32)
+
+
+def test_a_column_is_held_to_its_own_size() -> None:
+    left_out = WIDE.copy()
+    left_out[:, 32:] = 0
+    failure = _add("reorder", WIDE, left_out, WIDE.astype(np.float64))[1]
+    assert failure is not None
+    assert failure.reason == "beyond_ten_times"
+
+
+def test_a_row_is_held_to_its_own_size() -> None:
+    left_out = WIDE.T.copy()
+    left_out[32:] *= np.float32(1.01)
+    failure = _add("reorder", WIDE.T.copy(), left_out, WIDE.T.astype(np.float64))[1]
+    assert failure is not None
+    assert failure.reason == "beyond_ten_times"
+
+
+def test_errors_in_a_small_column_are_measured_by_it() -> None:
+    truth = WIDE.astype(np.float64) * (1 + 1e-7 * RNG.standard_normal(WIDE.shape))
+    coarse = WIDE.copy()
+    coarse[:, 32:] *= np.float32(1 + 2e-5)  # inside the limit, a hundred times the usual error
+    judge, failure = _add("reorder", WIDE, coarse, truth)
+    assert (failure, judge.gates()[-1].reason) == (None, "worse_than_referee_allows")
+
+
+def test_a_slice_that_is_all_rounding_is_held_to_what_the_baseline_errs_there() -> None:
+    truth = RNG.standard_normal((64, 64))
+    truth[:, 5] = 0  # cancelled: what is left there is rounding
+    noise = 1e-7 * RNG.standard_normal((2, 64, 64))
+    old, new = ((truth + part).astype(np.float32) for part in noise)
+    judge, failure = _add("reorder", old, new, truth)
+    assert (failure, judge.gates()[-1].reason) == (None, "within_referee_error")
+
+
+def test_few_numbers_are_no_slice() -> None:
+    truth = np.zeros((64, 8))
+    truth[:, 0] = RNG.standard_normal(64)
+    truth[3, 1] = 1e-6  # the one number of its column
+    old = truth.astype(np.float32)
+    new = old.copy()
+    new[3, 1] += np.float32(5e-9)
+    assert _add("reorder", old, new, truth)[1] is None
+
+
+def test_nearer_to_float64_is_no_outlier_on_usual_content() -> None:
+    truth = np.linspace(1900, 2100, 1000)
+    near, far = truth.astype(np.float32), (truth + 1e-2).astype(np.float32)
+    judge, failure = _add("reorder", far, near, truth)
+    assert (failure, judge.gates()[-1].reason) == (None, "within_referee_error")
+    failure = _add("reorder", near, far, truth)[1]
+    assert failure is not None
+    assert not failure.for_referee
+
+
+def test_what_only_float64_can_tell_is_asked_for_once_it_is_needed() -> None:
+    truth = np.linspace(1900, 2100, 1000)
+    near, far = (_answers(x.astype(np.float32)) for x in (truth, truth + 1e-2))
+    judge, asked = Judge(ChangeClass.REORDER), []
+
+    def settle() -> Answers:
+        asked.append(1)
+        return _answers(truth)
+
+    failure = judge.add("a call", far, near)
+    assert failure is not None
+    assert (failure.reason, failure.for_referee) == ("beyond_ten_times", True)
+    assert judge.add("a call", far, far, settle=settle) is None
+    assert asked == []
+    assert judge.add("a call", far, near, settle=settle) is None
+    assert asked == [1]
+    failure = judge.add("a call", near, far, settle=settle)
+    assert failure is not None
+    assert not failure.for_referee
+
+
+def test_complex_numbers_are_judged_as_pairs_of_floats() -> None:
+    old = (ONES + 2j * ONES).astype(np.complex64)
+    new, truth = old + np.complex64(2e-7j), old.astype(np.complex128)
+    judge, failure = _add("reorder", old, new, truth + 1.2e-7j)
+    assert (failure, judge.gates()[-1].reason) == (None, "within_referee_error")
+    assert _add("reorder", old, old * np.complex64(1.01), truth)[1] is not None
+    spoiled = old.copy()
+    spoiled[3] = complex(1, np.nan)
+    for change_class in ("exact", "reorder", "approximate"):
+        failure = _add(change_class, old, spoiled)[1]
+        assert failure is not None
+        assert failure.reason == "non_finite"
+    assert _add("approximate", old, 2 * old)[1] is None
+    assert _add("reorder", 1 + 2j, complex(1, 2 + 1e-12), 1 + 2j)[1] is None
+
+
+def test_extended_floats_are_compared_bit_for_bit() -> None:
+    old = np.ones(3, dtype=np.longdouble)
+    assert _add("exact", old, old.copy())[1] is None
+    failure = _add("exact", old, np.nextafter(old, np.longdouble(2)))[1]
+    assert failure is not None
+    assert failure.detail == "'output' of a call: 3 of 3 elements differ"
+
+
+def test_another_layout_may_round_otherwise_and_nothing_else() -> None:
+    judge, failure = _add("exact", ONES, _moved(1e-6, 1000), group="Fortran order")
+    assert (failure, judge.gates()[0].reason) == (None, "outputs_identical")
+    assert "1000 floats" in judge.gates()[0].detail
+    for new in (_moved(0.5, 3), ONES * np.float32(np.nan)):
+        assert _add("exact", ONES, new, group="Fortran order")[1] is not None
+    assert _add("exact", np.arange(3), np.arange(3) + 1, group="Fortran order")[1] is not None
+
+
+def test_batches_of_no_row_may_have_lost_their_form() -> None:
+    old, new = np.zeros(0), np.zeros((0, 4), dtype=np.int32)
+    assert _add("exact", old, new, group="empty batch")[1] is None
+    assert _add("exact", old, np.zeros(1), group="empty batch")[1] is not None
+    assert _add("exact", old, new)[1] is not None
+
+
+X, OUT = {"x": np.ones(40, dtype=np.float32)}, {"out": np.zeros(40, dtype=np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("change_class", "old", "new", "reason"),
+    [
+        ("exact", {}, {}, None),
+        ("exact", {"out": 3}, {"out": 3}, None),
+        ("exact", {"out": 3}, {}, "outputs_differ"),
+        ("exact", {}, {"x": 3}, "inputs_mutated"),
+        ("exact", {"out": 3}, {"out": 3, "x": 3}, "inputs_mutated"),
+        ("exact", {"out": 3}, {"out": 3 + 3e-7}, "outputs_differ"),
+        ("reorder", {"out": 3}, {"out": 3 + 3e-7}, None),
+        ("reorder", {"out": 3}, {"out": 3.1}, "beyond_ten_times"),
+        ("approximate", {"out": 3}, {"out": np.inf}, "non_finite"),
+    ],
+)
+def test_arguments_after_a_call_are_outputs_where_the_reference_makes_them_so(
+    change_class: str, old: dict[str, float], new: dict[str, float], reason: str | None
+) -> None:
+    sent = {**X, **OUT}
+
+    def after(changed: dict[str, float]) -> bytes:
+        return encode(
+            {n: np.full_like(x, changed[n]) if n in changed else x for n, x in sent.items()}
+        )
+
+    judge = Judge(ChangeClass(change_class))
+    leaves = decode(encode(sent))
+    failure = judge.arguments("a call", leaves, after(old), after(new))
+    assert (failure and failure.reason) == reason
+
+
+def test_arguments_that_are_no_values_any_more_are_a_failure() -> None:
+    sent = encode({**X, **OUT})
+    for body in (b"nonsense", encode(X), encode([1])):
+        failure = Judge(ChangeClass.EXACT).arguments("a call", decode(sent), sent, body)
+        assert failure is not None
+        assert failure.reason == "inputs_mutated"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (None, None, None),
+        (None, "ValueError: no", "raises"),
+        ("ValueError: no", None, "does_not_raise"),
+        ("ValueError: no", "ValueError: another text", None),
+        ("ValueError: no", "KeyError: 0", "raises"),
+        ("ArithmeticError: no", "ZeroDivisionError: no", None),  # is caught by whoever caught it
+        ("ZeroDivisionError: no", "ArithmeticError: no", "raises"),
+        ("Own: no", "Own: no", None),
+        ("Own: no", "print: no", "raises"),
+    ],
+)
+def test_an_error_is_raised_where_one_was_and_can_be_caught_alike(
+    old: str | None, new: str | None, reason: str | None
+) -> None:
+    failure = raised_failure("a call", old, new)
+    assert (failure and failure.reason) == reason
+
+
+def test_names_that_cannot_be_printed_can_be_reported() -> None:
+    failure = _add("exact", {"out": ONES}, {"out": ONES, "\ud800": ONES})[1]
+    assert failure is not None
+    assert failure.reason == "output_extra"
+    told = gate("correctness", GateResult.FAIL, failure.reason, failure.detail + "\udcff")
+    assert told.model_dump_json().encode()
+
+
+def test_a_nested_name_and_a_flat_one_are_two_outputs() -> None:
+    old = {"user": {"scores": ONES}, "user.scores": ONES}
+    new = {"user": {"scores": 0 * ONES}, "user.scores": ONES}
+    failure = _add("exact", old, new)[1]
+    assert failure is not None
+    assert failure.reason == "outputs_differ"
+
+
+def test_the_order_of_keys_is_part_of_an_answer() -> None:
+    failure = _add("exact", {"a": 1, "b": 2}, {"b": 2, "a": 1})[1]
+    assert failure is not None
+    assert failure.detail == "a call: {b: *, a: *}, was {a: *, b: *}"
