@@ -123,7 +123,8 @@ def _inputs(question: Question) -> Iterator[_Input]:
     if layout.ep > 1 and any(isinstance(p.module, MixtureOfExperts) for p in question.model.parts):
         yield _Input("expert imbalance", "times the mean", *IMBALANCE, _imbalance)
     context = float(question.step.context)
-    yield _Input("context", "tokens", context / 2, 2 * context, _context)
+    if context > 1:  # a new prompt has none
+        yield _Input("context", "tokens", context / 2, 2 * context, _context)
 
 
 def _latency(question: Question, slowest_s: float) -> Question:

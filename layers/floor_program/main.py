@@ -142,7 +142,8 @@ def _floor(args: argparse.Namespace, content: Mapping[str, object]) -> int:
         _timeline(args, model),
         table=inputs.thresholds(content),
     )
-    answer, moves, held = question.answer(), sensitivity(question), None
+    answer, moves = question.answer(), sensitivity(question)
+    held = None
     if args.slo is not None:
         held = service(answer.floor, args.slo, p50_s=args.measured, p99_s=args.p99)
     if not args.json:
