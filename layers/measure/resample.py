@@ -111,9 +111,7 @@ def _draw(
     first = rng.integers(0, len(pool), (runs, plan.candidates))
     blocks = np.stack([pool.log_rates[first, 0], pool.log_rates[pool.after[first], 1]], axis=-2)
     noise = launches(runs, 1, noise_launches)
-    return Draws.of(
-        noise, launches(runs, plan.candidates, plan.looks[-1] + CONFIRMING), blocks
-    )
+    return Draws.of(noise, launches(runs, plan.candidates, plan.looks[-1] + CONFIRMING), blocks)
 
 
 def _planted(draws: Draws, effect: float) -> Draws:

@@ -3,7 +3,13 @@
 from shared import carry_out
 
 CLASS = "exact"
-EXPECT = ("answers_from_memory", "memory_undecided", "below_noise_floor", "boundary_out_of_reach", "slower")
+EXPECT = (
+    "answers_from_memory",
+    "memory_undecided",
+    "below_noise_floor",
+    "boundary_out_of_reach",
+    "slower",
+)
 SIGN = ("runs", "tiny_features", "models/tiny_features/1/model.py:_remembered")
 EDITS = (
     (

@@ -342,7 +342,9 @@ def test_a_trial_records_the_signs_as_they_were_seen():
 def said(iteration: Iteration) -> list[str]:
     whole = evidence()
     class_, slo_p99_ms = iteration.hypothesis.change_class, whole.stack.slo_p99_ms
-    return list(contradictions(iteration, Ground(class_, whole.noise.work, whole.blocks, slo_p99_ms)))
+    return list(
+        contradictions(iteration, Ground(class_, whole.noise.work, whole.blocks, slo_p99_ms))
+    )
 
 
 def accepted(made: Contract | None, *, seen: bool | None, gated: bool) -> Iteration:

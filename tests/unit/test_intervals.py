@@ -71,7 +71,10 @@ SEEN = [[0.30, 0.31, 0.29, 0.30]]
         ([[0.30], [0.28], [0.33], [0.27]], (GateResult.PASS, "gain_confirmed")),
         ([[0.30], [0.31], [0.02], [0.30]], (GateResult.INCONCLUSIVE, "launches_differ")),
         ([[0.30], [0.31], [-0.90], [0.10]], (GateResult.FAIL, "gain_not_confirmed")),
-        ([[0.80], [0.90], [0.85], [0.88]], (GateResult.PASS, "gain_confirmed")),  # better is no fault
+        (
+            [[0.80], [0.90], [0.85], [0.88]],
+            (GateResult.PASS, "gain_confirmed"),
+        ),  # better is no fault
     ],
 )
 def test_no_fresh_start_may_lie_far_below_what_was_seen(fresh, said):
