@@ -41,6 +41,7 @@ _READ_FOR_NETWORK = (
     *("/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/openssl.cnf"),
     *("/etc/pki/ca-trust/extracted", "/etc/ca-certificates/extracted"),
 )
+_PYTHON = ("bin", "include", "lib", "lib64")  # of an installed Python
 _OURS = tuple(map(Path, ("/proc", "/dev", "/sys")))
 _ACCOUNTS = Path(__file__).with_name("nobody.passwd")
 
@@ -147,13 +148,22 @@ def _binds(program: str, confinement: Confinement) -> Iterator[str]:
 
 def _interpreters(program: str) -> Iterator[Path]:
     """Yield our base Python, and what the interpreter of a virtual environment needs to start."""
-    yield Path(sys.base_prefix)
+    yield from _of_python(Path(sys.base_prefix))
     environment = Path(program).parent.parent
     if not Path(program).is_absolute() or not (environment / "pyvenv.cfg").is_file():
         return
     yield environment
     base = Path(program).resolve().parent.parent
     if any((base / "lib").glob("python3*")) and not Path.home().is_relative_to(base):
+        yield from _of_python(base)
+
+
+def _of_python(base: Path) -> Iterator[Path]:
+    """Yield a base Python; of one in a home folder what is Python's alone: keys may lie beside it."""
+    home, real = Path.home().resolve(), base.resolve()
+    if real.is_relative_to(home) or home.is_relative_to(real):
+        yield from (base / part for part in _PYTHON if (base / part).is_dir())
+    else:
         yield base
 
 
