@@ -17,7 +17,7 @@ MANIFEST = ".github/fvec.yml"
 MOST_GUESSES = 60
 MOST_NAMED = 20
 SHED_FIRST = ("not_read", "guesses", "correct")
-_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")
+_OF_PATTERNS = re.compile(r"[*?+\[\]!]")  # what a filter of branches does not read as it stands
 _FOOTER = (
     "Opened by `fvec`, which merges nothing and changes no workflow. Nothing of this repository "
     "was executed to write this."
@@ -98,8 +98,11 @@ def _guesses(guesses: Sequence[Guessed]) -> str:
 
 
 def caller(workflow: str, branch: str) -> str:
-    """Return the text of the workflow that calls ours, made out for the default branch `branch`."""
-    name = branch if _PLAIN_NAME.fullmatch(branch) else json.dumps(branch)
+    """Return the text of the workflow that calls ours, made out for the default branch `branch`.
+
+    It is quoted, for `on`, `true` and `null` are names of branches too, and means itself alone.
+    """
+    name = json.dumps(_OF_PATTERNS.sub(r"\\\g<0>", branch), ensure_ascii=False)
     return workflow.replace("branches: [main", f"branches: [{name}")
 
 

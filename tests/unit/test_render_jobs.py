@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from ruamel.yaml import YAML
 
 from bot.render import again, check, comment, dashboard, onboarding
 from bot.render.again import Kept
@@ -256,11 +257,29 @@ def test_the_onboarding_reads_as_expected() -> None:
     assert_golden("onboarding.md", onboarding.body(FOUND, "name: fvec\non: push\n"))
 
 
+@pytest.mark.parametrize(
+    ("branch", "filtered"),
+    [
+        ("on", "on"),
+        ("null", "null"),
+        ("1e3", "1e3"),
+        ("主", "主"),
+        ("a, b]", "a, b\\]"),
+        ("dev+gpu", "dev\\+gpu"),
+        ("!x", "\\!x"),
+        ('a"b', 'a"b'),
+    ],
+)
+def test_a_default_branch_of_any_name_means_itself_in_the_workflow(branch, filtered) -> None:
+    made = onboarding.caller("on: {push: {branches: [main]}}\n", branch)
+    read = YAML(typ="safe").load(made)
+    assert read["on"]["push"]["branches"] == [filtered]
+
+
 def test_the_onboarding_names_the_default_branch_and_what_to_replace() -> None:
     template = "on:\n  push: {branches: [main]} # the default branch\n    uses: OWNER/fvec@COMMIT\n"
     made = onboarding.caller(template, "master")
-    assert "push: {branches: [master]} #" in made
-    assert '{branches: ["a, b]"]}' in onboarding.caller(template, "a, b]")
+    assert 'push: {branches: ["master"]} #' in made
     body = onboarding.body(FOUND, made)
     assert "Replace OWNER by" in body
     assert "COMMIT by the full name of the commit" in body
