@@ -9,9 +9,19 @@ from typing import Literal, Protocol
 
 from layers.errors import InvalidInput
 
-# What git accepts of the names that we make: no leading dash or dot, no "..", no "@{".
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
+MOST_NAME = 200  # characters of a branch's name
+# What git has in no name of a branch; and a dash first, which a program would read as an option.
+_NOT_IN_A_NAME = re.compile(r"[\s~^:?*\[\\]|\.\.|//|@\{|^[-/]|[/.]$|(?:^|/)\.|\.lock(?:/|$)|^@$")
 _ATTACHED = re.compile(r"(?:plots/)?[a-z0-9][a-z0-9._-]{0,79}")
+
+
+def is_branch_name(name: str) -> bool:
+    """Say whether git takes a name for a branch's, and neither option nor revision is read in it.
+
+    What cannot be printed is none, either: a name is shown to people.
+    """
+    fits = 0 < len(name) <= MOST_NAME and name.isprintable()
+    return fits and _NOT_IN_A_NAME.search(name) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,7 @@ class PullRequest:
         Raises `InvalidInput`.
         """
         for what, name in (("branch", self.branch), ("base", self.base)):
-            if not _NAME.fullmatch(name) or ".." in name or name.endswith((".lock", "/", ".")):
+            if not is_branch_name(name):
                 raise InvalidInput(f"not a {what} name that a pull request can have: {name!r}")
         for name in self.files:
             if not _ATTACHED.fullmatch(name):

@@ -40,6 +40,8 @@ PERMISSIONS: Final[Mapping[str, str]] = {
 _FRESH_S = 300.0  # what a token is good for, at least, when it is handed out
 _LARGEST_KEY_BYTES = 65_536
 _PRINTABLE = re.compile(r"[\x21-\x7e]{1,4096}")
+# How GitHub refuses a token for a repository that an installation does not have (any more).
+_OTHER_NAME = re.compile(r"\brepository that does not exist\b|\bto the parent installation\b")
 _APP_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HOW = (
     "set FVEC_GITHUB_TOKEN to a token for this repository alone with contents, pull requests, issues "
@@ -172,7 +174,21 @@ class AppCredentials(Credentials):
         body = {"repositories": [name], "permissions": dict(PERMISSIONS)}
         try:
             return self.api.repeat(lambda: self.api.send("POST", path, TokenReply, body))
+        except Forbidden as error:
+            if "suspended" not in error.message.lower():
+                raise
+            raise NotFound(
+                f"the installation of the GitHub App on {repository} is suspended",
+                status=error.status,
+                hint="its owner suspended it, and may take that back in its settings",
+            ) from None
         except Conflict as error:
+            if _OTHER_NAME.search(error.message):
+                raise NotFound(
+                    f"the GitHub App's installation has no {repository}",
+                    status=error.status,
+                    hint="it was renamed or moved, or taken out of the installation",
+                ) from None
             raise Forbidden(
                 f"{error.message} (the App lacks a permission on {repository})",
                 status=error.status,

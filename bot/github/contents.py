@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from bot.forge.base import is_branch_name
 from bot.github.api import Api, path_of
-from bot.github.errors import Conflict, GitHubError
+from bot.github.errors import Conflict, GitHubError, NotFound
 from bot.github.replies import (
     BlobReply,
     CommitReply,
@@ -21,6 +22,7 @@ from bot.github.replies import (
     TreeEntry,
     TreeReply,
 )
+from bot.render.text import one_line
 from layers.errors import InvalidInput
 
 LARGEST_FILE_BYTES = 2**20
@@ -29,7 +31,6 @@ _MOST_FILES = 200
 _MOST_BYTES = 32 * 2**20
 _MOST_RACES = 5  # how often another writer of the branch may come first
 _SHA = re.compile(r"[0-9a-f]{40}")
-_BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 _MODE: Final = "100644"
 
 
@@ -43,12 +44,12 @@ class Contents:
         self._api = api
 
     def default_branch(self) -> str:
-        """Return the name of the default branch."""
-        return self._api.get(self._path(), RepositoryReply).default_branch
+        """Return the name of the default branch; NotFound for a repository of another name now."""
+        return self._itself().default_branch
 
     def read_only(self) -> str | None:
         """Return the word for why GitHub takes no write here, None where it takes them."""
-        found = self._api.get(self._path(), RepositoryReply)
+        found = self._itself()
         return "archived" if found.archived else "disabled" if found.disabled else None
 
     def branch_sha(self, name: str) -> str | None:
@@ -130,6 +131,19 @@ class Contents:
                 if races == _MOST_RACES or self.branch_sha(branch) == head:
                     raise
 
+    def _itself(self) -> RepositoryReply:
+        """Return the repository; NotFound where its name leads to one of another name.
+
+        It was renamed or transferred, and the old name may be somebody else's tomorrow.
+        """
+        found = self._api.get(self._path(), RepositoryReply)
+        if found.full_name and found.full_name.lower() != self.full_name.lower():
+            now = one_line(found.full_name, 200)
+            raise NotFound(
+                f"{self.full_name} is {now} now", status=301, hint="use its new name: it was moved"
+            )
+        return found
+
     def _commit(self, blobs: Mapping[str, str], message: str, parent: str | None) -> str:
         """Make a commit on `parent`, or return that where it holds the blobs already."""
         base_tree = None
@@ -177,8 +191,8 @@ class Contents:
 
 
 def check_branch_name(name: str) -> str:
-    """Return a branch's name as given; raises `InvalidInput` for what we never ask about."""
-    if not _BRANCH.fullmatch(name) or ".." in name or "//" in name or name.endswith(("/", ".")):
+    """Return a branch's name as given; raises `InvalidInput` for what git takes for none."""
+    if not is_branch_name(name):
         raise InvalidInput(f"not a branch name that the bot works with: {name[:100]!r}")
     return name
 

@@ -131,6 +131,7 @@ class TokenReply(Reply):
 class RepositoryReply(Reply):
     """A repository; one that is archived or disabled takes no write."""
 
+    full_name: str = ""
     default_branch: Name
     archived: bool = False
     disabled: bool = False

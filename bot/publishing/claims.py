@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from bot.forge.base import is_branch_name
 from bot.forge.local import Meta
 from bot.github import commits
 from bot.publishing.local import FORGE_FOLDER
@@ -46,7 +47,6 @@ MOST_ENTRIES = 2_000  # files and folders of the local forge
 MOST_BYTES = 32 * 2**20  # of one file
 # A branch of a change, as only a run of ours names it: no option, no path, no revision.
 CHANGE_BRANCH = re.compile(rf"fvec/(?:{'|'.join(LayerName)})/[A-Za-z0-9][A-Za-z0-9_-]{{0,199}}")
-_BRANCH = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _AGAIN = "take the results folder from the run again, unedited"
@@ -303,7 +303,7 @@ def _check_base(file: Path, claim: Claim, before: Mapping[str, Claim], report: R
     """Refuse a base that is neither the run's own nor that of an earlier pull request of it."""
     if claim.branch in before:
         raise _refused(file, f"a second pull request of the branch {claim.branch}")
-    if not _BRANCH.fullmatch(claim.meta.base):
+    if not is_branch_name(claim.meta.base):
         raise _refused(file, f"its base {claim.meta.base[:200]!r} is no branch")
     below = before.get(claim.meta.base)
     if below is None and claim.meta.base.startswith("fvec/"):

@@ -49,7 +49,7 @@ def test_a_tree_is_read(fake: FakeGitHub, repository: Repository) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "-x", "a..b", "a b", "a//b", "a/", "refs heads", "a?b", "a#b"]
+    "name", ["", "-x", "a..b", "a b", "a//b", "a/", "refs heads", "a?b", "a[b"]
 )
 def test_a_branch_that_is_no_name_is_not_asked_for(fake, repository, name: str) -> None:
     with pytest.raises(InvalidInput):
