@@ -259,10 +259,15 @@ class Repository(Contents):
     def dashboard(self, title: str, body: str) -> int:
         """Return the number of our one dashboard issue, which says `body` now.
 
-        One that a person closed is kept up to date and stays closed: no other is opened.
+        One that a person closed is kept up to date and stays closed: no other is opened. Where two
+        processes opened one each the first stays, and the others are closed.
         """
         wanted = {"title": _title(title), "body": _body(_marked(DASHBOARD, body))}
-        there = self._dashboard()
+        found = self._dashboards()
+        there = next(iter(found), None)
+        for spare in found[1:]:
+            if spare.state == "open":
+                self._api.do("PATCH", self._path("issues", str(spare.number)), {"state": "closed"})
         if there is None:
             path, made = self._path("issues"), {**wanted, "labels": [LABEL]}
             return self._api.repeat(
@@ -294,7 +299,10 @@ class Repository(Contents):
         return max(ours, key=lambda run: run.id, default=None)
 
     def _dashboard(self) -> IssueReply | None:
-        """Return our dashboard: the open one, else the last that was closed."""
+        return next(iter(self._dashboards()), None)
+
+    def _dashboards(self) -> list[IssueReply]:
+        """Return our dashboard first, the oldest that is open, else the oldest; and any other."""
         asked = {"creator": self.login, "state": "all", "sort": "created", "direction": "desc"}
         ours = [
             issue
@@ -302,8 +310,7 @@ class Repository(Contents):
             if issue.pull_request is None
             and self._is_marked(issue.author, issue.body or "", DASHBOARD)
         ]
-        is_open = [issue for issue in ours if issue.state == "open"]
-        return next(iter([*is_open, *ours]), None)
+        return sorted(ours, key=lambda issue: (issue.state != "open", issue.number))
 
     def _own(self, made: Made) -> Made:
         """Return what was made; raises `GitHubError` where it is not ours, so not found again."""
