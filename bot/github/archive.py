@@ -33,6 +33,8 @@ PUBLICATION = "publication.json"
 MOST_BYTES = 32 * 2**20  # of one file
 MOST_DOCUMENT_BYTES = 2**20  # of the bot's own
 MOST_ANNOUNCED = 50
+MOST_PUSHED = 2_000  # branches; what was announced of the others still tells whose they are
+MOST_TITLES = 20
 MOST_LINE = 500
 MOST_PARTS = 31  # groups of layers
 _MOST_RACES = 5  # how often another writer of the same document may come first
@@ -96,7 +98,15 @@ class Publication(_Kept):
     run_id: Line
     supersedes: list[int] = Field(default_factory=list)
     superseded_by: int | None = None  # closed by us, for this one
+    titles: list[Line] = Field(default_factory=list, max_length=MOST_TITLES)  # that we gave it
     base_merged: Literal["retargeted", "moved"] | None = None  # what followed for one stacked on it
+
+
+def with_pushed(state: State, branch: str, commit: str) -> State:
+    """Return the state after a push; of the branches that were pushed the last ones are kept."""
+    others = {name: sha for name, sha in state.pushed.items() if name != branch}
+    last = dict(list(others.items())[1 - MOST_PUSHED :])
+    return state.model_copy(update={"pushed": {**last, branch: commit}})
 
 
 def known_commits(publication: Publication | None, pushed: str | None) -> tuple[str, ...]:

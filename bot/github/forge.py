@@ -127,7 +127,8 @@ class GitHubForge:
             there = self.repository.create_pull(
                 pull.branch, pull.base, pull.title, pull.body, draft=draft
             )
-        self.repository.update_pull(there.number, title=pull.title, body=pull.body, base=pull.base)
+        title = pull.title if self._titled_by_us(there) else None
+        self.repository.update_pull(there.number, title=title, body=pull.body, base=pull.base)
         absent = [name for name in self.manifest.bot.labels if name not in there.labels]
         if absent:
             self.repository.add_labels(there.number, absent)
@@ -225,7 +226,7 @@ class GitHubForge:
             # First written down: closed by us, it does not mean no.
             self.archive.save_publication(
                 publication.model_copy(update={"superseded_by": number}),
-                f"{old.branch} is superseded by #{number}",
+                f"{old.branch} is superseded by pull request {number}",
             )
             self.repository.update_pull(old.number, state="closed")
         return closed
@@ -234,6 +235,11 @@ class GitHubForge:
         """Say whether we opened a pull request, from a branch of this repository."""
         inside = (pull.head_repository or "").lower() == self.repository.full_name.lower()
         return inside and pull.author.lower() == self.repository.login.lower()
+
+    def _titled_by_us(self, pull: Pull) -> bool:
+        """Say whether a title is one that we gave; a person's stays, for a check may ask for it."""
+        told = self.archive.publication(pull.branch)
+        return told is None or not told.titles or pull.title.strip() in map(str.strip, told.titles)
 
     def _open_pull(self, branch: str) -> Pull | None:
         pulls = self.repository.pulls_of(branch)

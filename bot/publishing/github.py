@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Literal
 from bot.forge.base import Opened, PullRequest
 from bot.github.archive import (
     MOST_ANNOUNCED,
+    MOST_TITLES,
     Publication,
-    State,
     folder_of,
     known_commits,
     publication_file,
+    with_pushed,
 )
 from bot.github.forge import PULL, GitHubForge, Standing
 from bot.github.repository import STALE, marker
@@ -202,8 +203,10 @@ class _Desk:
         older: Sequence[tuple[Pull, Publication]],
     ) -> list[Published]:
         """Do every step; each finds what an earlier process did of it."""
-        told = self._announcement(claim, standing, base, [pull.number for pull, _ in older])
         made = material.of_claim(claim)
+        title = pull_request.title(made.evidence)
+        numbers = [pull.number for pull, _ in older]
+        told = self._announcement(claim, standing, base, numbers, title)
         files = {**made.files, **publication_file(told)}
         message = f"Evidence of {standing.branch}, run {self._run_id}"
         sha = self.forge.archive.put(folder_of(standing.branch), files, message)
@@ -220,20 +223,25 @@ class _Desk:
         there = standing.pull
         if base.moved_to is None and there is not None and STALE in there.labels:
             self.forge.repository.remove_label(there.number, STALE)
-        self.forge.archive.update_state(lambda state: _pushed(state, standing, claim.commit))
+        self.forge.archive.update_state(
+            lambda state: with_pushed(state, standing.branch, claim.commit)
+        )
         kind: Kind = "opened" if standing.kind == "new" else "updated"
         why = "" if checked else UNCHECKED
         became = _told(kind, standing, claim, opened=opened, base=base.branch, detail=why)
         return [became, *superseded]
 
     def _announcement(
-        self, claim: Claim, standing: Standing, base: Base, older: Sequence[int]
+        self, claim: Claim, standing: Standing, base: Base, older: Sequence[int], title: str
     ) -> Publication:
         """Return what is written down before anything of it is done."""
         earlier = standing.publication
         before: set[int] = set()
         if earlier is not None and (standing.kind == "open" or earlier.commit == claim.commit):
             before = set(earlier.supersedes)
+        titles = earlier.titles if earlier is not None else []
+        if not titles and standing.pull is not None:
+            titles = [standing.pull.title]  # from before titles were noted
         known = known_commits(earlier, standing.pushed)
         announced = tuple(dict.fromkeys((*known, claim.commit)))
         return Publication(
@@ -246,6 +254,7 @@ class _Desk:
             changes=changes_of(claim.recorded.evidence.iteration),
             run_id=self._run_id,
             supersedes=sorted(before.union(older)),
+            titles=list(dict.fromkeys((*titles, title)))[-MOST_TITLES:],
         )
 
     def _opened(
@@ -395,10 +404,6 @@ def _told(
         iterations=claim.iterations,
         detail=detail,
     )
-
-
-def _pushed(state: State, standing: Standing, commit: str) -> State:
-    return state.model_copy(update={"pushed": {**state.pushed, standing.branch: commit}})
 
 
 def _holds(root: Path, head: str, commit: str) -> bool:
