@@ -183,7 +183,8 @@ def _keep(
     }
     if not isinstance(found, VerifyReport):
         files[again.JUDGED_PATCH] = subject.patch
-    told = f"{context.spec.kind} of #{context.spec.number}: {found.verdict}"
+    # Not by "#" and its number: GitHub would say so in the pull request, at each rerun.
+    told = f"{context.spec.kind} of pull request {context.spec.number}: {found.verdict}"
     commit = archive.put(subject.folder, files, told)
     address = archive.url(context.remote.server, commit, f"{subject.folder}/{name}")
     return kept, address, again.kept(found, Kept(commit, subject.folder), subject.base)
