@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from bot.github.repository import Repository
 
 
+CONCERNED = frozenset({"admin", "maintain", "write", "triage"})  # who is answered in words
+
+
 def nobody_knows(_argv: Sequence[str]) -> bool | None:
     """Answer whether a stack still serves, where nobody may run the manifest's command."""
     return None
@@ -82,9 +85,15 @@ def decide_tick(around: Surroundings, *, installation: int | None = None) -> Dec
 
 
 def answer(event: Event, decision: Decision, repository: Repository) -> None:
-    """Tell the person who gave a command why nothing follows from it. Raises GitHubError."""
+    """Tell the person who gave a command why nothing follows from it. Raises GitHubError.
+
+    Whoever may only read here gets a reaction: anybody may comment, and each answer in words is
+    sent to all who watch.
+    """
     if isinstance(decision, Sleep) and decision.answer:
-        helping.refuse(repository, event.number, event.comment_id, decision.why)
+        concerned = repository.permission(event.sender) in CONCERNED
+        number = event.number if concerned else None
+        helping.refuse(repository, number, event.comment_id, decision.why)
 
 
 def _commanded(event: Event, around: Surroundings) -> Decision:

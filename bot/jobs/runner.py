@@ -78,8 +78,10 @@ def prepare(context: Context) -> analyse.Subject | PullSubject | None:
 
     Raises Superseded, Refusal and FvecError.
     """
-    if context.spec.kind in MEASURING and (why := context.repository.read_only()) is not None:
-        raise Refusal(f"the repository is {why}: nothing that is measured could be told there")
+    if (why := context.repository.read_only()) is not None:
+        if context.spec.kind in MEASURING:
+            raise Refusal(f"the repository is {why}: nothing that is measured could be told there")
+        raise Refusal(f"the repository is {why}: nothing can be written there", shown=False)
     match context.spec.kind:
         case "analyse" | "recreate":
             return analyse.prepare(context)

@@ -176,8 +176,9 @@ class Webhook:
         event = _read(name, body)
         if event is None:
             return self._keep(Delivery(delivery_id, name), [], None)
+        about = work.repositories_of(event)
         return self._keep(
-            Delivery(delivery_id, name, work.repositories_of(event), event.installation),
+            Delivery(delivery_id, name, about, event.installation, work.once_of(event)),
             work.works_of(delivery_id, event),
             work.limit_of(event, self._settings.commands_per_hour),
         )

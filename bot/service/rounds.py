@@ -11,6 +11,7 @@ from bot.service.database import Database
 TICK_S = 6 * 3600.0  # how often a repository is asked whether an analysis is due
 DAY_S = 24 * 3600.0
 KEPT_S = 30 * DAY_S  # how long ended jobs and deliveries stay; GitHub redelivers for three days
+ONCE = "once "  # how marks of what comes once begin
 LOST_WORKER_S = DAY_S  # after which a worker that does not beat is forgotten
 
 
@@ -30,6 +31,17 @@ def meet(
         " WHERE excluded.installation IS NOT installation",
         [(name, installation, now_s + TICK_S * spread(name)) for name in names],
     )
+
+
+def is_first(db: sqlite3.Connection, once: str, now_s: float) -> bool:
+    """Note within a transaction what comes once, and say whether it is new; "" always is."""
+    if not once:
+        return True
+    noted = db.execute(
+        "INSERT INTO marks (name, at_s) VALUES (?, ?) ON CONFLICT (name) DO NOTHING",
+        (f"{ONCE}{once}", now_s),
+    )
+    return noted.rowcount > 0
 
 
 class Rounds:
@@ -108,7 +120,10 @@ class Rounds:
             db.execute("DELETE FROM senders WHERE at_s < ?", (now_s - DAY_S,))
             db.execute("DELETE FROM redeliveries WHERE at_s < ?", (now_s - KEPT_S,))
             db.execute("DELETE FROM workers WHERE beat_s < ?", (now_s - LOST_WORKER_S,))
-            db.execute("DELETE FROM marks WHERE name LIKE 'tidy %' AND at_s < ?", (now_s - KEPT_S,))
+            db.executemany(
+                "DELETE FROM marks WHERE name LIKE ? AND at_s < ?",
+                [(kind, now_s - KEPT_S) for kind in ("tidy %", f"{ONCE}%")],
+            )
 
 
 def _mark(db: sqlite3.Connection, name: str, at_s: float) -> None:

@@ -67,12 +67,16 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One delivery of GitHub's: its id, its event's name and the repositories it is about."""
+    """One delivery of GitHub's: its id, its event's name and the repositories it is about.
+
+    `once` names what comes once, whatever the delivery's id: that is no part of what is signed.
+    """
 
     id: str
     event: str
     repositories: tuple[str, ...] = ()
     installation: int | None = None
+    once: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ class Store:
                 " ON CONFLICT (id) DO NOTHING",
                 (delivery.id, delivery.event, now_s),
             )
-            if not kept.rowcount:
+            if not kept.rowcount or not rounds.is_first(db, delivery.once, now_s):
                 return "duplicate"
             rounds.meet(db, delivery.repositories, delivery.installation, now_s)
             answer = _charge(db, limit, now_s) if limit and works else "granted"

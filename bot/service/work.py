@@ -77,6 +77,16 @@ def works_of(delivery_id: str, event: Event) -> list[Work]:
     ]
 
 
+def once_of(event: Event) -> str:
+    """Return what tells a command from its repetition under another delivery's id; "" of all else.
+
+    A comment is written once, and counts when it is.
+    """
+    if event.kind != "comment" or not _may_matter(event):
+        return ""
+    return f"{event.repository.lower()} comment {event.comment_id}"
+
+
 def limit_of(event: Event, per_hour: int) -> Limit | None:
     """Return the limit that a command falls under, None for all else."""
     if event.kind != "comment" or event.comment_id is None:

@@ -25,7 +25,7 @@ EventKind = Literal[
 MOST_BODY = 65_536  # characters of a comment, GitHub's own limit
 MOST_PATHS = 3_000  # of one push
 MOST_PATH = 1_024  # characters of a path; longer ones are left out
-MOST_REPOSITORIES = 100
+MOST_REPOSITORIES = 2_000  # of one installation; others are met with their first event
 NO_COMMIT = "0" * 40  # what a push says where a branch was deleted
 
 
