@@ -47,6 +47,11 @@ RepoFunction = Annotated[
 ]
 
 
+# Of a model that a server is told to load: a folder's name, a word of a shell, and no pattern.
+MODEL_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.@+,:=-]*$"
+ModelName = Annotated[str, Field(pattern=MODEL_NAME)]
+
+
 class SandboxMode(StrEnum):
     """How far code under judgement is shut in."""
 
@@ -76,6 +81,11 @@ class StackSection(Section):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
     models: RepoPath = Field(description="Triton model repository")
     entry: str = Field(description="the model that requests name")
+    load: list[ModelName] = Field(
+        default_factory=list,
+        description="models that code calls by name: loaded beside the entry, and beside what an "
+        "ensemble is made of, which is loaded with it",
+    )
     requirements: RepoPath | None = Field(
         default=None, description="packages of the model server's Python environment"
     )

@@ -49,7 +49,7 @@ from layers.repository.stack import Stack
 from layers.sandbox.box import Sandbox
 from layers.shards import Shard
 from layers.traffic.recorded import Traffic, decode_response
-from layers.triton import pbtxt
+from layers.triton import loading, pbtxt, starting
 from layers.triton.client import Client
 from layers.triton.environment import ServerEnvironment, ensure
 
@@ -229,6 +229,7 @@ def open_session(
         view = _seen(stack.view(worktree, env), stack)
         _check_configs(view)
         _build(stack, worktree, env, sandbox)
+        loading.check(stack.manifest, view.root, steps=starting.steps)
         traffic = replace(
             Traffic.load(worktree, stack.manifest.traffic), optional=_optional_inputs(view)
         )
@@ -302,13 +303,23 @@ def _settle(session: Session, deployment: Served) -> Session:
         raise InvalidInput(
             f"the unmodified stack fails {probe.errors} of {len(order)} recorded requests: "
             f"{'; '.join(probe.messages)}",
-            hint="mend the stack or its traffic first; nothing can be compared with a broken baseline",
+            hint=_mended(probe.messages),
         )
     wanted = round(BLOCK_S * probe.completed / probe.wall_s)
     size = min(max(MIN_BLOCK_REQUESTS, wanted), len(session.traffic.requests))
     sized = replace(session, bench=replace(session.bench, block_requests=size))
     _check_slo(sized, deployment)
     return sized
+
+
+def _mended(messages: Sequence[str]) -> str:
+    """Say what to do about requests that the unmodified stack fails."""
+    if any("is not ready" in message for message in messages):
+        return (
+            "a model that code calls by name is loaded where stack.load of the manifest lists it: "
+            "nothing else says that it is needed"
+        )
+    return "mend the stack or its traffic first; nothing can be compared with a broken baseline"
 
 
 def _check_slo(session: Session, deployment: Served) -> None:

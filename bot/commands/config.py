@@ -96,6 +96,7 @@ def load(path: Path) -> Manifest:
 def check_files(manifest: Manifest, path: Path, root: Path) -> None:
     """Raise `InvalidInput` for a named file that is absent and that no build step makes."""
     from layers.errors import InvalidInput, Location
+    from layers.triton import loading
 
     made = [name for step in manifest.stack.build for name in step.outputs]
     named = {
@@ -114,6 +115,9 @@ def check_files(manifest: Manifest, path: Path, root: Path) -> None:
                 at=Location(path),
                 hint="commit it, or name the build step's output that makes it",
             )
+    models = PurePosixPath(manifest.stack.models)
+    built = [name for name in manifest.stack.load if _is_made(models / name, made)]
+    loading.check(manifest, root, shown=path, made=built)
 
 
 def _is_made(path: PurePosixPath, outputs: Sequence[str]) -> bool:

@@ -120,10 +120,11 @@ def hidden_in(base: StackView) -> tuple[str, ...]:
 
 
 def served_models(base: StackView) -> tuple[str, ...]:
-    """Return the names of the models that a stack serves: folders with a configuration.
+    """Return the names of the models of a stack: with a configuration, or named to be loaded.
 
     A name of other characters is none: names are told among our own words.
     """
     folder = base.root / base.manifest.stack.models
-    found = (path.parent.name for path in folder.glob(f"*/{CONFIG_FILE}") if path.is_file())
+    found = {path.parent.name for path in folder.glob(f"*/{CONFIG_FILE}") if path.is_file()}
+    found.update(base.manifest.stack.load)  # a server completes the configuration of one without
     return tuple(sorted(name for name in found if _MODEL.fullmatch(name))[:MOST_MODELS])

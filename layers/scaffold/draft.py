@@ -19,7 +19,7 @@ from layers.manifest import MANIFEST_PATH, Manifest, TrafficSection
 from layers.repository import git
 from layers.scaffold import generator, inputs, manifest, models, needs, owner, script, vocabulary
 from layers.scaffold.checkout import Checkout
-from layers.scaffold.entry import Certainty, Choice
+from layers.scaffold.entry import Certainty, Choice, to_load
 from layers.scaffold.inputs import Input
 from layers.scaffold.models import Model, Repository
 from layers.traffic import recorded as traffic
@@ -56,6 +56,7 @@ class Draft:
         entry_choice: Choice,
     ) -> None:
         """Guess all of it; InvalidInput for an entry whose requests would be too large."""
+        self._load = to_load(repository, entry)
         self._tree = tree
         self._repository = repository
         self._entry = entry
@@ -100,6 +101,7 @@ class Draft:
         }
         rate = f"{generator.RATE:g} requests per second"
         found = [Guess(key, c.name, c.certainty, c.why) for key, c in chosen.items()]
+        found += [Guess(f"stack.load {c.name}", c.name, c.certainty, c.why) for c in self._load]
         found += [
             Guess("slo.p99_ms", str(manifest.P99_MS), Certainty.GUESS, "nothing was measured"),
             Guess("traffic RATE", rate, Certainty.GUESS, "nothing in the repository says it"),
@@ -133,6 +135,11 @@ class Draft:
             listed.append(f"INPUTS in {where}: write what {self._entry.name} takes")
         if self._entry_choice.certainty is Certainty.GUESS:
             listed.append(f"stack.entry: {self._entry_choice.why}")
+        listed += [
+            f"stack.load: {choice.name}; {choice.why}"
+            for choice in self._load
+            if choice.certainty is Certainty.GUESS
+        ]
         if self._models_choice.certainty is Certainty.GUESS:
             listed.append(f"stack.models: {self._models_choice.why}")
         listed += self._requirements_remarks()
@@ -213,6 +220,7 @@ class Draft:
             name=Choice(name or "stack", Certainty.GUESS, "the name of the folder"),
             models=self._models_choice,
             entry=self._entry_choice,
+            load=self._load,
             requirements=self._requirements(),
             owner=self._owner,
             traffic=self._folder,

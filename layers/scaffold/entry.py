@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from layers.errors import InvalidInput
+from layers.manifest import MODEL_NAME
 from layers.scaffold.models import Model, Repository
 
 _ASIDE = (
@@ -104,6 +106,39 @@ def reach(graph: Mapping[str, set[str]], name: str) -> set[str]:
         seen |= new
         waiting += sorted(new)
     return seen
+
+
+def to_load(repository: Repository, entry: Model) -> list[Choice]:
+    """Return the models that the code of a stack calls by name, by name: no server knows of them.
+
+    What an ensemble is made of is left out: a server loads it with the ensemble.
+    """
+    names = {model.name for model in repository.models}
+    reached = reach(call_graph(repository), entry.name)
+    steps = {
+        model.name: {step.model_name for step in model.config.ensemble_scheduling.step} & names
+        for model in repository.models
+    }
+    loaded, found = reach(steps, entry.name), list[Choice]()
+    # Ensembles first: what they are made of need not be named beside them.
+    for model in sorted(repository.models, key=lambda one: (one.backend != "ensemble", one.name)):
+        choice = _called_by_code(model.name, [m for m in repository.models if m.name in reached])
+        if model.name in reached - loaded and choice and re.fullmatch(MODEL_NAME, model.name):
+            found.append(choice)
+            loaded |= reach(steps, model.name)
+    return sorted(found, key=lambda choice: choice.name)
+
+
+def _called_by_code(name: str, models: Sequence[Model]) -> Choice | None:
+    """Return a model as what the code of others calls, None where none does."""
+    for model in models:
+        if model.name != name and name in model.source.calls:
+            return Choice(name, Certainty.LIKELY, f"the code of {model.name} calls it by name")
+    for model in models:
+        if model.name != name and name in model.source.strings:
+            why = f"the code of {model.name} computes whom it calls, and has this name in it"
+            return Choice(name, Certainty.GUESS, why)
+    return None
 
 
 def choose_entry(repository: Repository, wanted: str | None) -> tuple[Model, Choice]:

@@ -22,6 +22,7 @@ class Facts:
     name: Choice
     models: Choice
     entry: Choice
+    load: Sequence[Choice]  # models that code calls by name
     requirements: Choice  # an empty name: none
     owner: Choice  # an empty name: nobody is named
     traffic: str  # folder of the traffic, relative to the root
@@ -75,6 +76,7 @@ def _stack(facts: Facts) -> list[str]:
         *_chosen("name", facts.name),
         *_chosen("models", facts.models),
         *_chosen("entry", facts.entry),
+        *_load(facts.load),
         *_chosen("requirements", facts.requirements),
         "  build:",
         "    # the synthetic traffic; the tables of this script say what requests hold",
@@ -82,6 +84,19 @@ def _stack(facts: Facts) -> list[str]:
         f"      inputs: [{inputs}]",
         f"      outputs: [{outputs}]",
     ]
+
+
+def _load(load: Sequence[Choice]) -> list[str]:
+    """Name the models that code calls by name, each with its reason."""
+    if not load:
+        return []
+    lines = ["  # models that code calls by name: a server loads them because they stand here"]
+    lines.append("  load:")
+    for choice in load:
+        mark = f"{CORRECT}: " if choice.certainty is Certainty.GUESS else ""
+        remark = f"# {mark}{choice.certainty}: {one_line(choice.why)}"
+        lines.append(f"    - {scalar(choice.name)}  {remark}")
+    return lines
 
 
 def _chosen(key: str, choice: Choice) -> list[str]:

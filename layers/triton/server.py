@@ -22,7 +22,7 @@ from layers.programs import describe_log, kill_group
 from layers.sandbox.base import MIB, Ending, Limits
 from layers.sandbox.box import LimitReached, Sandbox
 from layers.sandbox.cgroups import Group, Memory, Waits
-from layers.triton import endpoint, guard, processes, serverlog, starting
+from layers.triton import endpoint, guard, loading, processes, serverlog, starting
 from layers.triton.client import Client, ModelCounts, Refused
 from layers.triton.confinement import server_confinement
 from layers.triton.environment import ServerEnvironment
@@ -356,8 +356,8 @@ class Deployment:
         """Return why the probe failed; without a probe, which model is not ready."""
         client = self._running()
         if self._probe is None:
-            entry = self.view.manifest.stack.entry
-            lacking = [m for m in {entry, *client.loaded_models()} if not client.model_ready(m)]
+            wanted = {*loading.told(self.view.manifest), *client.loaded_models()}
+            lacking = [model for model in wanted if not client.model_ready(model)]
             return f"not ready: {', '.join(sorted(lacking))}" if lacking else None
         try:
             client.infer(self._probe, timeout_s)

@@ -15,7 +15,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from layers.base import StackView
 from layers.errors import InvalidInput, Location, Missing
 from layers.programs import ONE_THREAD, scrubbed_environment
-from layers.triton import endpoint, guard, pbtxt
+from layers.triton import endpoint, guard, loading, pbtxt
 from layers.triton.environment import ServerEnvironment
 
 EXIT_TIMEOUT_S = 5  # the server's own default is 30 s with a stopped stub
@@ -85,6 +85,15 @@ def repository(view: StackView) -> Path:
     return view.root / view.manifest.stack.models
 
 
+def steps(config: Path) -> list[str]:
+    """Return the models that a configuration's ensemble is made of; none where it cannot be read."""
+    try:
+        message = pbtxt.parse(pbtxt.decode(config.read_bytes(), config), config).message
+    except (InvalidInput, OSError):
+        return []  # said, with its place, by whoever serves it
+    return [step.model_name for step in message.ensemble_scheduling.step]
+
+
 def server_argv(view: StackView, env: ServerEnvironment, shm_prefix: str) -> list[str]:
     """Return the server's command line: a unix socket in its current folder, nothing else open."""
     return [
@@ -92,9 +101,9 @@ def server_argv(view: StackView, env: ServerEnvironment, shm_prefix: str) -> lis
         *("--backend-directory", str(env.backends)),
         *("--cache-directory", str(env.caches)),
         *("--backend-config", f"python,shm-region-prefix-name={shm_prefix}"),
-        # An ensemble takes the models it is made of with it.
+        # An ensemble takes the models it is made of with it; code that names others does not.
         *("--model-control-mode", "explicit"),
-        *("--load-model", view.manifest.stack.entry),
+        *(word for name in loading.told(view.manifest) for word in ("--load-model", name)),
         *("--grpc-address", "unix", "--grpc-port", endpoint.SOCKET),
         *("--allow-http", "false", "--allow-metrics", "false"),
         *("--exit-timeout-secs", str(EXIT_TIMEOUT_S)),

@@ -81,6 +81,7 @@ def test_no_reason_can_leave_its_comment(why):
         name=choice,
         models=choice,
         entry=choice,
+        load=[choice, Choice("n", Certainty.LIKELY, why)],
         requirements=Choice("", Certainty.UNKNOWN, why),
         owner=choice,
         traffic="traffic",
@@ -92,6 +93,7 @@ def test_no_reason_can_leave_its_comment(why):
     )
     read = yamlfile.loads(manifest.text(facts), Path("fvec.yml"), Manifest)
     assert (read.stack.entry, read.stack.requirements, read.server.address) == ("m", None, None)
+    assert read.stack.load == ["m", "n"]
 
 
 @pytest.mark.parametrize("depth", [100, 20_000])

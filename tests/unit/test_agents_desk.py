@@ -49,6 +49,16 @@ def test_a_folder_whose_name_is_a_sentence_is_no_model(tmp_path: Path, name: str
     assert served_models(situation(root).base) == ("features", "fine.model-2_b", "ranker")
 
 
+def test_a_model_that_is_named_to_be_loaded_is_one_without_a_configuration_too(
+    tmp_path: Path,
+) -> None:
+    base = situation(repository(tmp_path / "stack")).base
+    section = base.manifest.stack.model_copy(update={"load": ["bare"]})
+    loading = base.manifest.model_copy(update={"stack": section})
+
+    assert served_models(replace(base, manifest=loading)) == ("bare", "features", "ranker")
+
+
 def test_secret_is_what_is_called_so_and_the_key_of_the_service() -> None:
     model = ModelSection(name="scripted", max_tokens=1000)
     section = AnthropicSection(model=model, api_key_from="THE_SERVICE")

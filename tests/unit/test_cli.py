@@ -415,6 +415,20 @@ BUILT = """\
 JUDGED = "correctness: {referee: judge/ref.py:answer, metric: metric.py:value}\n"
 
 
+def test_a_model_to_be_loaded_must_exist_and_errors_name_its_line_and_the_nearest(
+    capsys, repository
+):
+    path = repository / ".github/fvec.yml"
+    (repository / "models/embedder").mkdir()
+    path.write_text(MANIFEST.replace("traffic:\n", "  load: [embeder]\ntraffic:\n", 1))
+    code, _, err = call(capsys, "config", "validate", repository)
+    assert code == 3
+    assert f"{path}:6:10: stack.load: models/embeder does not exist" in err
+    assert "did you mean 'embedder'?" in err
+    path.write_text(MANIFEST.replace("traffic:\n", "  load: [embedder]\ntraffic:\n", 1))
+    assert call(capsys, "config", "validate", repository)[0] == 0
+
+
 def test_what_a_build_step_makes_need_not_exist(capsys, repository):
     (repository / "traffic/requests.bin").unlink()
     (repository / "models/ensemble").rmdir()

@@ -95,6 +95,29 @@ def test_a_model_that_calls_the_others_by_name_is_the_entry(tmp_path):
         "api", Certainty.LIKELY, "the only model that no other calls",
     )  # fmt: skip
     assert [model.name for model in made.used] == ["api", "embedder", "reranker"]
+    why = "the code of api calls it by name"
+    assert choice(made, "stack.load reranker") == ("reranker", Certainty.LIKELY, why)
+    assert f"  load:\n    - embedder  # likely: {why}\n" in made.files[".github/fvec.yml"]
+    assert manifest(made).stack.load == ["embedder", "reranker"]
+
+
+def test_what_an_ensemble_is_made_of_is_not_loaded_by_name_beside_it(tmp_path):
+    code = "".join(
+        f"def {name}(pb):\n    pb.InferenceRequest(model_name={name!r}, inputs=[])\n"
+        for name in ("pipeline", "scorer", "other")
+    )
+    files = {**ensemble(), **python_model("other"), **python_model("api", code=code)}
+    made = plan.make(put(tmp_path, files))
+    assert made.entry.name == "api"
+    assert manifest(made).stack.load == ["other", "pipeline"]
+
+
+def test_an_entry_that_is_an_ensemble_needs_nothing_loaded_that_its_parts_do_not_call(tmp_path):
+    called = "def f(pb):\n    pb.InferenceRequest(model_name='helper', inputs=[])\n"
+    files = {**ensemble(), **python_model("encoder", code=called), **python_model("helper")}
+    made = plan.make(put(tmp_path, files))
+    assert made.entry.name == "pipeline"
+    assert manifest(made).stack.load == ["helper"]
 
 
 def test_a_name_that_is_computed_counts_as_a_call_of_the_models_named_anywhere(tmp_path):
@@ -102,6 +125,10 @@ def test_a_name_that_is_computed_counts_as_a_call_of_the_models_named_anywhere(t
     made = plan.make(put(tmp_path, {**python_model("one"), **python_model("zero", code=code)}))
     assert made.entry.name == "zero"
     assert [model.name for model in made.used] == ["one", "zero"]
+    value, certainty, why = choice(made, "stack.load one")
+    assert (value, certainty) == ("one", Certainty.GUESS)
+    assert f"stack.load: one; {why}" in made.correct_first
+    assert manifest(made).stack.load == ["one"]
 
 
 def test_among_equals_one_is_chosen_and_the_others_are_named(tmp_path):
