@@ -15,6 +15,7 @@ from layers.measure import bandwidth, stats
 from layers.measure.fresh import Fresh
 from layers.measure.launch import Launch, MeasuredPair, Served
 from layers.session import Session, outputs_of, settled
+from layers.traffic.envelope import content
 from layers.traffic.kinds import KINDS
 from layers.traffic.mutations import Mutator
 from layers.traffic.salting import SALTS, UNSALTED, Salter
@@ -126,8 +127,8 @@ def _fresh(session: Session, deployment: Served) -> Remembering:
 
 def _all_new(recorded: Sequence[bytes], messages: Sequence[bytes]) -> bool:
     """Whether no message has the content of its original, nor that of another message."""
-    marks = [equivalence.content(message) for message in messages]
-    originals = map(equivalence.content, recorded)
+    marks = [content(message) for message in messages]
+    originals = map(content, recorded)
     same = any(mark == old for mark, old in zip(marks, originals, strict=True))
     return not same and len(set(marks)) == len(marks)
 

@@ -187,7 +187,7 @@ def _of_load(test: LoadTest | None, end: EndToEnd, slo_p99_ms: float) -> Iterato
         yield "the shares over the SLO are not those of its load test"
     if result is not GateResult.PASS:
         yield f"its load test does not pass: {reason}"
-    if test.p99_ci is not None and not test.p99_ci[0] <= (test.p99_ratio or 0.0) <= test.p99_ci[1]:
+    if test.p99_ci is not None and not _holds(test.p99_ci, test.p99_ratio or 0.0):
         yield "the interval of the p99 ratio does not hold the ratio"
     if end.p99_ratio != test.p99_ratio:
         yield "the p99 ratio that is printed is not that of the load test"
@@ -195,6 +195,11 @@ def _of_load(test: LoadTest | None, end: EndToEnd, slo_p99_ms: float) -> Iterato
 
 def _same_share(told: float, made: float) -> bool:
     return math.isclose(told, made, rel_tol=SAME, abs_tol=SAME)
+
+
+def _holds(ci: Interval, ratio: float) -> bool:
+    """Whether an interval is one of a ratio, and holds it."""
+    return 0 < ci[0] <= ratio <= ci[1]
 
 
 def _of_blocks(pairs: Sequence[Pair], blocks: Sequence[Block]) -> Iterator[str]:
