@@ -41,6 +41,7 @@ from layers.measure.blocks import BlockContext, rate_block
 from layers.measure.checks import ENVIRONMENT
 from layers.measure.launch import RECORDED_LIMITS, Bench, Served
 from layers.measure.load import LoadGenerator
+from layers.places import usable_cpus
 from layers.profile.profiler import OUTSIDE_PYTHON, profile
 from layers.record.environment_record import hardware
 from layers.record.publishing import ForgeOpener
@@ -116,7 +117,7 @@ class Session:
 
     def ground(self) -> Ground:
         """Return what this run's findings are made on."""
-        usable = len(os.sched_getaffinity(0))
+        usable = usable_cpus()
         versions = {"triton": self.env.version}
         versions |= {
             name: version

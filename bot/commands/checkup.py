@@ -155,7 +155,9 @@ def _requirements(manifest: Manifest | None, root: Path | None) -> Path | None:
 
 
 def _cores() -> Finding:
-    cores = len(os.sched_getaffinity(0))
+    from layers.places import usable_cpus
+
+    cores = usable_cpus()
     return Finding(
         "cores",
         ok=cores >= CORES,

@@ -26,6 +26,7 @@ from typing import IO
 from layers.calibration.echo import HEAD
 from layers.calibration.rates import Measured
 from layers.errors import Missing, ToolFailed
+from layers.places import usable_cpus
 from layers.programs import ONE_THREAD, scrubbed_environment
 
 REPETITIONS = 15
@@ -121,7 +122,7 @@ def calibrate(
 
 
 def _core_counts() -> list[int]:
-    return sorted({1, len(os.sched_getaffinity(0))})
+    return sorted({1, usable_cpus()})
 
 
 def _interleaved(

@@ -9,6 +9,10 @@ from types import MappingProxyType
 from layers.config.models import ServedModel
 from layers.triton.pbtxt import Document, Value
 
+IN_FLIGHT_MARGIN = 2  # instances per request in flight: arrivals come in bursts
+LIMIT_SHARE = 0.5  # of a server's limits for the instances of one model; the rest is for all others
+LEAST_INSTANCE_BYTES = 64 << 20  # an interpreter with NumPy, without what the model holds
+INSTANCE_TASKS = 8  # processes and threads for an instance in its process and in the server's
 BATCH_LIMIT = 8  # requests per call, for a model that says 1; enough for a few clients in flight
 _NOT_CPU = frozenset({"KIND_GPU", "KIND_MODEL"})
 # The parameter by which a backend of Triton itself sets its intra-op threads.
@@ -27,6 +31,9 @@ class Limits:
 
     cpus: int  # cores of the server
     slo_p99_ms: float
+    in_flight: int  # requests on their way at once, in the measure that decides
+    memory_bytes: int  # of a server, with all its processes
+    processes: int  # and threads, of a server
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ Rule = Callable[[ServedModel, Limits], Change | Refusal]
 
 
 def instance_count(model: ServedModel, limits: Limits) -> Change | Refusal:
-    """As many instances as cores, divided by the threads that each one uses."""
+    """As many instances as cores, divided by the threads of each; no more than could ever work."""
     refusal = _no_instances(model)
     if refusal:
         return refusal
@@ -65,15 +72,42 @@ def instance_count(model: ServedModel, limits: Limits) -> Change | Refusal:
         return Refusal(f"{now} x {threads} thread(s) already match {limits.cpus} core(s)")
     if target < now and threads == 1 and model.document.get("dynamic_batching") is None:
         return Refusal(f"{now} single-threaded instances cost nothing measurable on fewer cores")
+    if target > now:
+        return _more_instances(model, limits, now, target)
+    return _counted(
+        model,
+        now,
+        target,
+        f"{target} instance(s) of {threads} thread(s) match the server's {limits.cpus} core(s); more "
+        "would make the threads take turns",
+        limits,
+    )
+
+
+def _more_instances(model: ServedModel, limits: Limits, now: int, wanted: int) -> Change | Refusal:
+    """Return the change to more instances, as far as load and limits have room for them."""
+    most, bound = _most_instances(model, limits)
+    if now >= limits.in_flight:
+        return Refusal(
+            f"{now} instance(s) already take the {limits.in_flight} request(s) in flight"
+        )
+    if now >= most:
+        return Refusal(f"{bound} has room for {most} instance(s), and it has {now}")
+    target = min(wanted, most)
+    why = f"{target} instance(s) match the server's {limits.cpus} core(s); fewer would leave cores idle"
+    if target < wanted:
+        why = f"{target} instance(s) are what {bound} has room for; {wanted} would match the cores"
+    return _counted(model, now, target, why, limits)
+
+
+def _counted(model: ServedModel, now: int, target: int, why: str, limits: Limits) -> Change:
     field = "instance_group[0].count"
     return Change(
         model.document.set(field, target),
         field,
-        f"{now} instance(s) of {threads} thread(s) on {limits.cpus} core(s)",
-        f"A Python backend instance is one process and runs one call at a time. {target} "
-        f"instance(s) of {threads} thread(s) match the server's {limits.cpus} core(s); more "
-        "would make the threads take turns, fewer would leave cores idle.",
-        gain_limit=1 - now / target if target > now else 1.0,
+        f"{now} instance(s) of {_threads(model)} thread(s) on {limits.cpus} core(s)",
+        f"A Python backend instance is one process and runs one call at a time. {why}.",
+        gain_limit=1 - now / min(target, limits.in_flight) if target > now else 1.0,
     )
 
 
@@ -206,6 +240,20 @@ def _no_instances(model: ServedModel) -> Refusal | None:
 
 def _instances(document: Document) -> int:
     return max(1, document.get("instance_group[0].count") or 1)
+
+
+def _most_instances(model: ServedModel, limits: Limits) -> tuple[int, str]:
+    """Return the most instances that could work beside each other, and what bounds them.
+
+    What one holds is at least what is known before it runs: an interpreter, and its files.
+    """
+    instance_bytes = LEAST_INSTANCE_BYTES + model.size_bytes
+    tasks = INSTANCE_TASKS + (_threads(model) or 1)
+    return min(
+        (IN_FLIGHT_MARGIN * limits.in_flight, "traffic.in_flight"),
+        (int(limits.memory_bytes * LIMIT_SHARE) // instance_bytes, "sandbox.memory_gib"),
+        (int(limits.processes * LIMIT_SHARE) // tasks, "sandbox.processes"),
+    )
 
 
 def _thread_key(model: ServedModel) -> str | None:

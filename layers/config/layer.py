@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
 from knowledge.cards import Card, Finding
@@ -21,6 +20,7 @@ from layers.base import (
 from layers.config.changes import RULES, Change, Limits, Refusal
 from layers.config.models import ServedModel, read_models
 from layers.evidence import Iteration, LocalGain
+from layers.places import usable_cpus
 
 WHOLE_PROCESS = "(whole process)"
 
@@ -92,9 +92,15 @@ class ConfigLayer:
 
 
 def _limits(stack: StackView) -> Limits:
-    cpus = stack.manifest.server.cpus
-    usable = len(set(cpus)) if cpus else len(os.sched_getaffinity(0))
-    return Limits(usable, stack.manifest.slo.p99_ms)
+    manifest = stack.manifest
+    pinned = set(manifest.server.cpus or ())
+    return Limits(
+        cpus=len(pinned) or usable_cpus(),
+        slo_p99_ms=manifest.slo.p99_ms,
+        in_flight=manifest.traffic.in_flight,
+        memory_bytes=int(manifest.sandbox.memory_gib * 2**30),
+        processes=manifest.sandbox.processes,
+    )
 
 
 def _considered(

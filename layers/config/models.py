@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from layers.base import StackView
@@ -11,6 +12,10 @@ from layers.errors import InvalidInput, Location
 from layers.triton.pbtxt import Document, decode, parse
 
 MAX_BYTES = 1_000_000  # of one file; a larger one is data
+MAX_MODULES = (
+    200  # of one model; a folder with more is an installation, about which nothing is known
+)
+MAX_FILES = 10_000  # of one version, whose sizes are added up
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,7 @@ class ServedModel:
     config: str  # path of its config.pbtxt, relative to the stack's root
     document: Document
     code: ModelCode | None  # None: not the Python backend, or source that is not to be read
+    size_bytes: int  # of the files of its newest version: what each instance may hold in memory
 
     @property
     def backend(self) -> str:
@@ -58,7 +64,8 @@ def _read_model(root: Path, file: Path) -> ServedModel:
     data = _read(root, file)
     document = parse(decode(data, relative), relative)
     code = _read_code(root, file.parent, document) if _is_python(document) else None
-    return ServedModel(file.parent.name, relative.as_posix(), document, code)
+    name, config = file.parent.name, relative.as_posix()
+    return ServedModel(name, config, document, code, _size_bytes(file.parent))
 
 
 def _is_python(document: Document) -> bool:
@@ -85,13 +92,31 @@ def _read(root: Path, file: Path) -> bytes:
 def _read_code(root: Path, folder: Path, document: Document) -> ModelCode | None:
     """Return what the newest version's source says, None where it cannot be read."""
     main = document.get("default_model_filename") or "model.py"
-    versions = [d for d in folder.iterdir() if d.name.isascii() and d.name.isdigit()]
-    versions = [d for d in versions if (d / main).is_file()]
+    versions = [version for version in _versions(folder) if (version / main).is_file()]
     if not versions:
         return None
-    newest = max(versions, key=lambda version: int(version.name))
+    newest = versions[-1]
+    files = list(islice(newest.rglob("*.py"), MAX_MODULES + 1))
+    if len(files) > MAX_MODULES:
+        return None
     try:
-        sources = {file.name: _read(root, file).decode("utf-8") for file in newest.glob("*.py")}
+        sources = {
+            file.relative_to(newest).as_posix(): _read(root, file).decode("utf-8")
+            for file in files
+            if file.is_file()
+        }
     except (InvalidInput, UnicodeDecodeError):
         return None
     return analyse(sources, main)
+
+
+def _versions(folder: Path) -> list[Path]:
+    """Return the version folders of a model, the newest last."""
+    found = (d for d in folder.iterdir() if d.name.isascii() and d.name.isdigit() and d.is_dir())
+    return sorted(found, key=lambda version: int(version.name))
+
+
+def _size_bytes(folder: Path) -> int:
+    versions = _versions(folder)
+    files = islice(versions[-1].rglob("*"), MAX_FILES) if versions else ()
+    return sum(file.stat().st_size for file in files if file.is_file())

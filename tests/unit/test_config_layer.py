@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -47,7 +47,13 @@ def stack(tmp_path: Path) -> BuildStack:
     """Return a function that makes a stack of one Python model `m`."""
 
     def build(
-        pbtxt: str, source: str | None = LOOPING, *, cpus: int = 2, p99_ms: float = 25
+        pbtxt: str,
+        source: str | None = LOOPING,
+        *,
+        cpus: int = 2,
+        p99_ms: float = 25,
+        in_flight: int = 4,
+        sandbox: Mapping[str, float] | None = None,
     ) -> StackView:
         version = tmp_path / "models" / "m" / "1"
         version.mkdir(parents=True, exist_ok=True)
@@ -59,8 +65,13 @@ def stack(tmp_path: Path) -> BuildStack:
                 "schema": "fvec.manifest/1",
                 "stack": {"name": "tiny", "models": "models", "entry": "m"},
                 "server": {"cpus": list(range(cpus))},
-                "traffic": {"requests": "requests.bin", "arrivals": "arrivals.csv"},
+                "traffic": {
+                    "requests": "requests.bin",
+                    "arrivals": "arrivals.csv",
+                    "in_flight": in_flight,
+                },
                 "slo": {"p99_ms": p99_ms},
+                "sandbox": sandbox or {},
             }
         )
         return StackView(tmp_path, "c0ffee", manifest, Path("python"))
@@ -142,6 +153,47 @@ def test_expected_gain_is_no_more_than_the_instances_allow(stack, cards):
     view = stack(ONE.replace("count: 1 ", "count: 3 "), cpus=4)
     hypothesis = hypotheses(view, cards)["instance-count"]
     assert (hypothesis.expected_gain, hypothesis.best_gain) == (0.25, 0.25)
+
+
+def test_no_more_instances_than_load_and_limits_have_room_for(stack, cards):
+    in_flight = stack(ONE, cpus=64)
+    assert "count: 8 " in edited(in_flight, cards, "instance-count")
+    three = stack(ONE.replace("count: 1 ", "count: 3 "), cpus=64)
+    best = hypotheses(three, cards)["instance-count"].best_gain
+    assert best == 0.25  # eight work in bursts alone: four requests are under way
+    assert "count: 24 " in edited(stack(ONE, cpus=64, in_flight=12), cards, "instance-count")
+    processes = stack(ONE, cpus=64, in_flight=64, sandbox={"processes": 180})
+    assert "count: 10 " in edited(processes, cards, "instance-count")
+    memory = stack(ONE, cpus=64, in_flight=64, sandbox={"memory_gib": 1.1})
+    assert "count: 8 " in edited(memory, cards, "instance-count")
+    weights = memory.root / "models" / "m" / "1" / "parts" / "weights.bin"
+    weights.parent.mkdir()
+    with weights.open("wb") as file:
+        file.truncate(300 << 20)  # a hole: its size is what counts
+    reason = "sandbox.memory_gib has room for 1 instance(s), and it has 1"
+    assert refusal(memory, cards, "instance-count") == reason  # 364 MiB each, of 563
+
+
+@pytest.mark.parametrize(
+    ("count", "limits", "reason"),
+    [
+        (4, {}, "4 instance(s) already take the 4 request(s) in flight"),
+        (2, {"memory_gib": 0.25}, "sandbox.memory_gib has room for 1 instance(s), and it has 2"),
+        (2, {"processes": 36}, "sandbox.processes has room for 2 instance(s), and it has 2"),
+    ],
+)
+def test_instances_that_could_never_work_are_refused(stack, cards, count, limits, reason):
+    view = stack(ONE.replace("count: 1 ", f"count: {count} "), cpus=64, sandbox=limits)
+    assert refusal(view, cards, "instance-count") == reason
+
+
+def test_a_package_of_the_model_is_read_for_its_threads_too(stack, cards):
+    view = stack(ONE, cpus=4)
+    assert "instance-count" in hypotheses(view, cards)
+    inner = view.root / "models" / "m" / "1" / "nets"
+    inner.mkdir()
+    (inner / "net.py").write_text("import torch\n")
+    assert refusal(view, cards, "instance-count").startswith("nothing bounds its threads")
 
 
 def test_instances_are_written_where_the_file_names_none(stack, cards):

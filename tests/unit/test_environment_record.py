@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 
+from layers.places import usable_cpus
 from layers.record.environment_record import hardware
 from layers.session import Session
 
@@ -14,7 +14,7 @@ def test_findings_are_made_on_as_many_cores_as_the_server_may_use(tmp_path):
     env = SimpleNamespace(version="2.69.0", site_packages=tmp_path)
     stack = SimpleNamespace(name="tiny", commit="c" * 40, code=dict)
     traffic = SimpleNamespace(digest="0123456789abcdef")
-    usable = len(os.sched_getaffinity(0))
+    usable = usable_cpus()
     for pinned, said in (([0], "1 CPU"), ([], f"{usable} CPU")):
         environment = hardware(env, server_cpus=pinned)
         at = "2026-01-02T03:04:05+00:00"
