@@ -23,7 +23,7 @@ from layers.evidence import (
     RankedHypothesis,
     RunReport,
 )
-from layers.loop import instruments, learning, report, resume
+from layers.loop import duration, instruments, learning, report, resume
 from layers.loop.instruments import Opener
 from layers.loop.sampling import rank
 from layers.loop.stations import Course, ProposersOpener
@@ -87,6 +87,7 @@ def run(
     ):
         layers = _layers(taken.stack.manifest, options, registry)
         allowed = _allowed(taken.stack.manifest, options, layers)
+        _check_budget(taken.stack.manifest, options)
         journal = _journal(taken.out / JOURNAL_FILE, options)
         opened.append(journal)
         try:
@@ -253,6 +254,13 @@ def _allowed(manifest: Manifest, options: RunOptions, layers: Sequence[Layer]) -
             hint="raise budget.candidates, or take fewer shards",
         )
     return allowed
+
+
+def _check_budget(manifest: Manifest, options: RunOptions) -> None:
+    """Refuse a budget that is too small for any run, before anything is measured."""
+    at = Location(Path(MANIFEST_PATH)) if options.minutes is None else None
+    minutes = options.minutes or manifest.budget.minutes
+    duration.check(minutes, instruments.TOTAL_BUDGET, at)
 
 
 def _ignored(_block: Block) -> None:

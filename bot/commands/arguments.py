@@ -113,8 +113,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         "--budget",
         metavar="MINUTES",
         type=minutes,
-        help="of `run`: start no candidate that might not fit into this time, 8 minutes being kept "
-        "for its end: 20, 20m, 90s or 1.5h (default: the manifest's)",
+        help="of `run`: begin no candidate that would not fit into this time with the end of the run "
+        "behind it, by what its calibration took: 20, 20m, 900s or 1.5h (default: the manifest's)",
     )
     add_json(parser)
 

@@ -18,6 +18,7 @@ from layers.evidence import Iteration, Noise, Verdict, changes_of
 from layers.loop.proposing import Heard, Situation, Written
 from layers.loop.sampling import Past, Skipped, Weighed, choose_layer, rank
 
+TIME_SPENT = "stopped: the time budget is spent"
 MAX_FAILURES = 2  # a tool that broke twice will break again: stop and say so
 
 
@@ -119,12 +120,13 @@ def run_loop(
     noise = stations.calibrate()
     while True:
         tried = len(state.iterations)
-        if tried + stations.cut(tried) >= candidates:
-            return state, f"stopped after {candidates} candidates, as the budget says"
+        cut = stations.cut(tried)
+        if tried + cut >= candidates:
+            return state, f"stopped after {candidates} candidates, as the budget says{_of_cut(cut)}"
         if state.count(Verdict.FAILED) >= MAX_FAILURES:
             return state, "stopped: the tools failed twice; see the journal"
         if not stations.time_left():
-            return state, "stopped: the time budget is spent"
+            return state, TIME_SPENT
         try:
             layer, hypothesis = _next_hypothesis(
                 stations, layers if cookbook else (), state, noise, rng
@@ -267,6 +269,12 @@ def _judge(
         state.joining |= bool(hypothesis.together)
         state.profile = None  # the time now goes elsewhere
     return iteration
+
+
+def _of_cut(cut: int) -> str:
+    """Say which of the candidates were attempts that somebody ended; nothing of none."""
+    attempts = "1 attempt" if cut == 1 else f"{cut} attempts"
+    return f": {attempts} that ended after a look, without a verdict, counted" if cut else ""
 
 
 def _first_line(error: FvecError) -> str:

@@ -27,13 +27,13 @@ from layers.evidence import (
     RunReport,
     Verdict,
 )
-from layers.loop import learning, report, resume
+from layers.loop import duration, learning, report, resume
 from layers.loop.authors import Authors
 from layers.loop.branches import Branches
 from layers.loop.chains import Chains
 from layers.loop.combination import Chain, check_of, combine, published
-from layers.loop.instruments import Instruments
-from layers.loop.loop import LoopState, run_loop
+from layers.loop.instruments import TOTAL_BUDGET, Instruments
+from layers.loop.loop import TIME_SPENT, LoopState, run_loop
 from layers.loop.proposing import Heard, Proposer, Situation, Written
 from layers.loop.resume import Earlier
 from layers.loop.sampling import Past, Weighed
@@ -62,8 +62,6 @@ from layers.session import RunOptions
 ProposersOpener: TypeAlias = Callable[
     [Instruments, RunOptions, Cards, str | None], Sequence[Proposer]
 ]
-RESERVED_S = 330.0  # what the total and the publishing take at the end
-CANDIDATE_S = 150.0  # what one accepted candidate takes
 
 
 def nobody(
@@ -89,6 +87,7 @@ class Course:
     candidates: dict[int, Candidate] = field(default_factory=dict)
     calibration: CalibrationAnswer | None = None
     tried: int = 0  # candidates with a verdict
+    short: str = ""  # why there was no time for another candidate, in numbers
 
     def __post_init__(self) -> None:
         """Find out whether an earlier process worked on this run, and go on as it if so."""
@@ -149,6 +148,8 @@ class Course:
             candidates=self.allowed,
             cookbook=COOKBOOK in self.options.proposers,
         )
+        if conclusion == TIME_SPENT and self.short:
+            conclusion = f"{conclusion}: {self.short}"
         if self.earlier.take_text("not_tried") is None:
             self.journal.append("not_tried", [*state.not_tried, *self._refusals(state)])
         chain = self._combine(state)
@@ -290,12 +291,30 @@ class Course:
         """Say whether another candidate, the total and the publishing fit into the budget."""
         answer = self.earlier.take("budget", Budget)
         if answer is None:
-            minutes = self.options.minutes or self.stack.manifest.budget.minutes
-            spent_s = self._spent_s()
-            left = spent_s + CANDIDATE_S + RESERVED_S < minutes * 60
-            answer = Budget(left=left, spent_s=spent_s, cut=self.earlier.cut(self.tried))
+            needs, spent_s = self._needs(), self._spent_s()
+            answer = Budget(
+                left=spent_s + needs.sum_s < self._minutes * 60,
+                spent_s=spent_s,
+                cut=self.earlier.cut(self.tried),
+                candidate_s=needs.candidate_s,
+                reserved_s=needs.reserved_s,
+            )
             self.journal.append("budget", answer)
+        if not answer.left and answer.reserved_s:
+            needs = duration.Needs(answer.candidate_s, answer.reserved_s)
+            self.short = duration.told(self._minutes, answer.spent_s, needs)
         return answer.left
+
+    @property
+    def _minutes(self) -> float:
+        return self.options.minutes or self.stack.manifest.budget.minutes
+
+    def _needs(self) -> duration.Needs:
+        """Return what another candidate and the end of the run take, as the calibration says."""
+        if self.calibration is None:
+            raise RuntimeError("time_left before calibrate")
+        rate = self.instruments.record().recorded_rate
+        return duration.needs(self.calibration.launch_s, rate, TOTAL_BUDGET)
 
     def cut(self, tried: int) -> int:
         """Return how many attempts at the first `tried` candidates a kill cut after a look."""

@@ -155,6 +155,8 @@ class Budget(Record):
     left: bool
     spent_s: float
     cut: int = Field(default=0, ge=0)  # attempts that a kill had cut after a look, by then
+    candidate_s: float = 0.0  # what a candidate was taken to need; 0 in older journals
+    reserved_s: float = 0.0  # and the end of the run after it
 
 
 class WrittenAnswer(Record):

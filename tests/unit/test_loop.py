@@ -258,6 +258,15 @@ def test_an_attempt_that_was_cut_costs_a_later_candidate_never_its_own():
     assert len(run(Script(cuts=(3,)), layer, candidates=3)[0].iterations) == 3
 
 
+def test_attempts_that_were_cut_are_said_to_be_among_those_that_the_budget_counts():
+    layer = Scripted(tuple(hypothesis(name) for name in "abcd"))
+    _, one = run(Script(cuts=(2,)), layer, candidates=3)
+    _, two = run(Script(cuts=(2, 2)), layer, candidates=4)
+    counted = "that ended after a look, without a verdict, counted"
+    assert one == f"stopped after 3 candidates, as the budget says: 1 attempt {counted}"
+    assert two == f"stopped after 4 candidates, as the budget says: 2 attempts {counted}"
+
+
 @pytest.mark.parametrize("error", [ToolFailed("git broke"), JournalMismatch("another run's")])
 def test_what_says_nothing_about_the_edit_is_no_reason_to_leave_it_out(error):
     with pytest.raises(type(error)):
