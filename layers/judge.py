@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -40,6 +40,7 @@ from layers.gates.paths import class_of, judging_modules, paths_gate, protected_
 from layers.loop.wiring import verifier_of
 from layers.manifest import SandboxMode
 from layers.measure import stats
+from layers.record import lock
 from layers.record.publishing import Publisher
 from layers.registry import LAYERS
 from layers.repository import git, patches
@@ -68,6 +69,8 @@ def judge_patch(
     patch: bytes,
     change_class: ChangeClass | None,
     events: Events,
+    *,
+    held: bool = False,
 ) -> JudgeReport:
     """Judge a git diff on top of the clean checkout at `path`; return the verdict and its grounds.
 
@@ -75,17 +78,24 @@ def judge_patch(
     the report says which. A patch that touches the evaluator, `.github/` or git's own files is
     rejected before anything runs. Raises InvalidInput (also for a patch that is malformed or does
     not apply), Missing or ToolFailed; the checkout and its branches are then as they were.
+
+    A repository is worked on by one command at a time; `held` says that the caller holds it.
     """
     patches.read(patch, Path(options.name))  # what is malformed starts nothing
-    with judging(path, options, events) as judge:
+    with judging(path, options, events, held=held) as judge:
         return judge.judge(options.name, patch, change_class)
 
 
 @contextmanager
-def judging(path: Path, options: JudgeOptions, events: Events) -> Iterator[Judging]:
+def judging(
+    path: Path, options: JudgeOptions, events: Events, *, held: bool = False
+) -> Iterator[Judging]:
     """Open the checkout at `path` for the judgement of several patches; see `judge_patch`."""
     blocks: list[Block] = []
-    with open_session(path, _run_options(options), events, blocks.append, afresh=True) as session:
+    with (
+        nullcontext() if held else lock.repository(path, options.out),
+        open_session(path, _run_options(options), events, blocks.append, afresh=True) as session,
+    ):
         yield Judging(session, options, blocks)
 
 

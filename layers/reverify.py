@@ -35,7 +35,7 @@ from layers.evidence import (
 from layers.judge import JudgeOptions, judge_patch
 from layers.manifest import SandboxMode
 from layers.measure import stats
-from layers.record import plain_file
+from layers.record import lock, plain_file
 from layers.repository import git
 from layers.repository.patches import MOST_BYTES
 from layers.repository.stack import Stack
@@ -71,13 +71,17 @@ def verify_evidence(
     """
     recorded = load(evidence)
     iteration = recorded.evidence.iteration
-    with _checked_out(stack, recorded.base_commit) as (root, weakest):
+    with (
+        lock.repository(stack, options.out),  # before anything is written beside it
+        _checked_out(stack, recorded.base_commit) as (root, weakest),
+    ):
         judged = judge_patch(
             root,
             replace(options, name=PATCH, sandbox=weakest),
             recorded.patch,
             iteration.hypothesis.change_class,
             events,
+            held=True,
         )
     told = machine_warnings(recorded.evidence.environment, judged.environment)
     judged = judged.model_copy(update={"warnings": [*told, *judged.warnings]})

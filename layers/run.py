@@ -173,7 +173,10 @@ def _journal(path: Path, options: RunOptions) -> Journal:
 def plan(path: Path, options: RunOptions, events: Events) -> PlanReport:
     """Profile the stack and rank what the cards suggest; changes nothing."""
     options = replace(options, out=options.out / "plan")  # beside a run's results, not in them
-    with open_session(path, options, events, _ignored) as session:
+    with (
+        lock.repository(path, options.out),
+        open_session(path, options, events, _ignored) as session,
+    ):
         cards = learning.cards(session, options.cookbook, learning.knowledge_tip(session.stack))
         events.phase("profile", session.view.commit[:12])
         with settled(session) as (sized, deployment):
@@ -201,7 +204,10 @@ def measure(path: Path, options: RunOptions, events: Events) -> MeasureReport:
     """Measure what the unmodified stack differs by from itself, and what gain that resolves."""
     options = replace(options, out=options.out / "measure")
     blocks: list[Block] = []
-    with open_session(path, options, events, blocks.append) as session:
+    with (
+        lock.repository(path, options.out),
+        open_session(path, options, events, blocks.append) as session,
+    ):
         calibration = calibrate(session)
         sized = calibration.session
         totals = total.measure_total(sized.bench, sized.view, sized.view, instruments.TOTAL_BUDGET)

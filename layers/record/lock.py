@@ -1,4 +1,4 @@
-"""One run at a time on one repository, and the end of what a killed one left in it.
+"""One command at a time on one repository, and the end of what a killed one left in it.
 
 The lock is the kernel's (flock), on a file in the repository's own git folder, which all its
 worktrees share: it ends with the process that holds it, however that ends. What the file says is
@@ -27,9 +27,10 @@ _OURS = re.compile(r"[0-9a-f]{12}-[1-9][0-9]*")  # as `layers.repository.stack` 
 
 @contextmanager
 def repository(root: Path, out: Path) -> Iterator[None]:
-    """Hold the repository of the checkout at `root` for a run with results in `out`.
+    """Hold the repository of the checkout at `root` for a command with results in `out`.
 
-    Raises InvalidInput where another run holds it, with its process id and since when. A folder
+    Whatever measures holds it: beside another one it would disturb the blocks of both.
+    Raises InvalidInput where another one holds it, with its process id and since when. A folder
     that is no checkout is not locked: whoever opens the stack says what is wrong with it.
     """
     path = _lock_path(root)
@@ -42,7 +43,8 @@ def repository(root: Path, out: Path) -> Iterator[None]:
         raise InvalidInput(
             f"the repository cannot be locked: {error.strerror}",
             at=Location(path),
-            hint="a run commits candidates on branches: it must be able to write to the git folder",
+            hint="worktrees and branches of candidates are made in it: fvec must be able to write to "
+            "the git folder",
         ) from error
     with file:
         _take(file, path)

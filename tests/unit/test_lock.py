@@ -9,7 +9,11 @@ import signal
 
 import pytest
 
+from bot.publishing.local import open_local
+from layers import run
 from layers.errors import InvalidInput
+from layers.events import Silent
+from layers.judge import JudgeOptions, judge_patch
 from layers.record import lock
 from layers.record.results_folder import prepared
 from tests.survival.world import git
@@ -28,6 +32,37 @@ def test_a_repository_is_held_by_one_at_a_time_through_any_of_its_worktrees(tiny
     with lock.repository(tmp_path / "other", tmp_path / "out"):
         pass
     assert (tiny_repo / ".git" / "fvec.lock").read_text() == ""
+
+
+PATCH = b"diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"
+
+
+def judged(root, out):
+    judge_patch(root, JudgeOptions(out=out), PATCH, None, Silent())
+
+
+def planned(root, out):
+    run.plan(root, options(out), Silent())
+
+
+def measured(root, out):
+    run.measure(root, options(out), Silent())
+
+
+def options(out):
+    return run.RunOptions(
+        out=out, layers=None, minutes=None, seed=1, cookbook=None, forge=open_local
+    )
+
+
+@pytest.mark.parametrize("command", [judged, planned, measured])
+def test_whatever_measures_waits_until_another_command_has_ended(tiny_repo, tmp_path, command):
+    with (
+        lock.repository(tiny_repo, tmp_path / "held"),
+        pytest.raises(InvalidInput, match=f"another run works on .* process {os.getpid()} since"),
+    ):
+        command(tiny_repo, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_lock_goes_with_the_process_that_holds_it(tiny_repo, tmp_path):

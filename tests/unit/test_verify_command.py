@@ -17,6 +17,7 @@ from layers.evidence import Gate, GateResult, JudgeReport, Verdict, VerifyReport
 from layers.judge import JudgeOptions
 from layers.manifest import SandboxMode
 from layers.measure.stats import Estimate
+from layers.record import lock
 from tests.e2e.proposals import git
 from tests.golden_files import assert_golden
 from tests.render_fixture import ENVIRONMENT, evidence
@@ -256,6 +257,17 @@ def test_a_stack_without_the_base_commit_is_refused(tmp_path, tiny_repo):
         f"the evidence is about commit {base[:12]}, which {tiny_repo} does not have"
     )
     assert "--stack" in (caught.value.hint or "")
+
+
+def test_a_repository_that_another_command_works_on_is_left_alone(tmp_path, tiny_repo):
+    with (
+        lock.repository(tiny_repo, tmp_path / "held"),
+        pytest.raises(InvalidInput, match="another run works on this repository"),
+    ):
+        reverify.verify_evidence(
+            folder_of(tmp_path), tiny_repo, JudgeOptions(out=tmp_path / "out"), Silent()
+        )
+    assert not (tmp_path / "out").exists()
 
 
 def commit_of(repo: Path, message: str) -> str:
