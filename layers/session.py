@@ -52,7 +52,7 @@ from layers.shards import Shard
 from layers.traffic.recorded import Traffic, decode_response
 from layers.triton import loading, pbtxt, starting
 from layers.triton.client import Client
-from layers.triton.environment import ServerEnvironment, ensure
+from layers.triton.environment import ServerEnvironment, absent, ensure
 
 BLOCK_S = 3.0  # wanted length of a work block of the unmodified stack
 MIN_BLOCK_REQUESTS = 60
@@ -221,8 +221,7 @@ def open_session(
         if afresh:
             _refuse_remote(stack.manifest)
         _shut_in(stack, options.sandbox)
-        requirements = stack.manifest.stack.requirements
-        env = ensure(stack.root / requirements if requirements else None, allow_install=False)
+        env = _environment(stack)
         out = undo.enter_context(prepared(options.out, resume=options.resume))
         events.phase("build", f"{stack.name} at {stack.commit[:12]}")
         sandbox = Sandbox.open(stack.manifest.sandbox)
@@ -398,6 +397,15 @@ def generator_cpus(server_cpus: Sequence[int] | None) -> list[int]:
     return [cpu for cpu in usable if cpu not in (server_cpus or ())] or usable
 
 
+def _environment(stack: Stack) -> ServerEnvironment:
+    """Return the environment of the server and of build steps, which has to be installed if either is."""
+    section = stack.manifest.stack
+    requirements = stack.root / section.requirements if section.requirements else None
+    if stack.manifest.server.address and not section.build:
+        return absent(requirements)
+    return ensure(requirements, allow_install=False)
+
+
 def _build(stack: Stack, worktree: Path, env: ServerEnvironment, sandbox: Sandbox) -> None:
     try:
         stack.build(worktree, env, sandbox)
@@ -449,6 +457,6 @@ def _refuse_remote(manifest: Manifest) -> None:
         raise InvalidInput(
             "server.address names a running server, which cannot be started afresh",
             at=Location(Path(MANIFEST_PATH)),
-            hint="`fvec plan` and `fvec measure` work on it; for `fvec run` remove the address, "
-            "and fvec starts a server of its own",
+            hint="`fvec plan` and `fvec measure` work on it; run, judge and verify start a server of "
+            "their own, of Python models and ensembles alone: remove the address where that will do",
         )

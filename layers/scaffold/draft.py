@@ -181,7 +181,9 @@ class Draft:
         listed = []
         if foreign:
             listed.append(
-                f"server.address: the server that fvec starts runs Python models only, not {_some(foreign)}"
+                f"server.address: the server that fvec starts runs Python models only, not "
+                f"{_some(foreign)}; `fvec plan` and `fvec measure` can look at a running one, and "
+                "nothing can be changed or judged here"
             )
         for model in self._used:
             if model.decoupled:

@@ -116,7 +116,8 @@ def _server(facts: Facts) -> list[str]:
         remarks = [
             f"# {CORRECT}: the server that fvec starts has the Python backend alone, and these models",
             f"# need another: {one_line(', '.join(facts.foreign))}.",
-            "# Name a running server of yours, which is then measured and never restarted:",
+            "# `fvec run`, `judge` and `verify` cannot work on this stack. `fvec plan` and `fvec measure`",
+            "# can look at a running server of yours, which is never restarted:",
             "#     server:",
             "#       address: 127.0.0.1:8001",
         ]

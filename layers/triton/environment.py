@@ -103,8 +103,7 @@ def ensure(requirements: Path | None, *, allow_install: bool) -> ServerEnvironme
     """
     text = read_requirements(requirements)
     _check_machine()
-    digest = _digest(text)
-    environment = ServerEnvironment(cache_root() / "server" / digest, digest)
+    environment = _of(text)
     if _is_complete(environment):
         return environment
     if not allow_install:
@@ -117,6 +116,19 @@ def ensure(requirements: Path | None, *, allow_install: bool) -> ServerEnvironme
         if not _is_complete(environment):
             _install(environment, text)
     return environment
+
+
+def absent(requirements: Path | None) -> ServerEnvironment:
+    """Return where the server environment for a requirements file would lie, for whoever needs none.
+
+    That is who looks at a user's own running server, and builds nothing.
+    """
+    return _of(read_requirements(requirements))
+
+
+def _of(requirements: str) -> ServerEnvironment:
+    digest = _digest(requirements)
+    return ServerEnvironment(cache_root() / "server" / digest, digest)
 
 
 def read_requirements(requirements: Path | None) -> str:
@@ -132,7 +144,8 @@ def _check_machine() -> None:
         raise Missing(
             f"the model server's wheel exists for Linux on x86_64, not for {sys.platform} "
             f"on {platform.machine()}",
-            hint="measure a running server by its address instead: server.address",
+            hint="nothing can be changed or judged here; `fvec plan` and `fvec measure` can look at a "
+            "running server (server.address) of a stack without build steps",
         )
     if sys.version_info[:2] != PYTHON_SERIES:
         found = ".".join(str(part) for part in sys.version_info[:2])

@@ -1,10 +1,13 @@
 """The model server's environment: what is refused before anything is installed; log reasons."""
 
+import platform
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from layers import session
 from layers.errors import InvalidInput, Missing
 from layers.triton import environment, requirements, serverlog
 from layers.triton.environment import ensure
@@ -137,3 +140,27 @@ def test_without_errors_the_logs_last_lines_are_shown(tmp_path: Path) -> None:
     log.write_text("one\n\ntwo\n")
 
     assert serverlog.reasons(log) == f"  | one\n  | two\n  log: {log}"
+
+
+def stack(*, address: str | None, build: list[str]) -> SimpleNamespace:
+    """A stack as far as its environment depends on it."""
+    section = SimpleNamespace(requirements=None, build=build)
+    server = SimpleNamespace(address=address)
+    return SimpleNamespace(
+        root=Path("stack"), manifest=SimpleNamespace(stack=section, server=server)
+    )
+
+
+def test_a_machine_that_cannot_serve_looks_at_a_running_server_of_a_stack_that_needs_no_build(
+    monkeypatch,
+):
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    own = session._environment(stack(address="127.0.0.1:8001", build=[]))
+    assert own == environment.absent(None)
+    for needs_it in (
+        stack(address=None, build=[]),
+        stack(address="127.0.0.1:8001", build=["a step"]),
+    ):
+        with pytest.raises(Missing, match="not for linux on aarch64") as caught:
+            session._environment(needs_it)
+        assert "without build steps" in (caught.value.hint or "")
