@@ -122,7 +122,7 @@ def test_absurd_texts_leave_room_for_the_frame():
 def test_the_check_of_a_publication_has_the_gain():
     check = publication.accepted(evidence())
     assert check.conclusion == "success"
-    assert check.title.startswith("accepted: 1.42\u00d7 (1.40 to 1.45) throughput")
+    assert check.title.startswith("accepted: 1.42\u00d7 (1.38 to 1.47) throughput")
     assert len(check.title) <= 120
 
 

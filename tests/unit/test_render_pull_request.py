@@ -175,7 +175,7 @@ def with_peak(whole: EvidenceFile) -> EvidenceFile:
 
 def test_replicas_are_those_of_the_peak_where_the_manifest_names_one():
     body = pull_request.render(with_peak(evidence()))
-    assert "At 900\u00a0req/s peak: **12 -> 9 replicas**. That is 12 / 1.40, rounded up" in body
+    assert "At 900\u00a0req/s peak: **12 -> 9 replicas**. That is 12 / 1.38, rounded up" in body
     assert "of throughput at fixed load in flight" in body
     assert "names no peak" not in body
     assert "The manifest names no peak (`slo.peak`)" in pull_request.render(evidence())
