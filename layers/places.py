@@ -1,8 +1,8 @@
-"""Places of this machine taken out of text that leaves it; and how many CPUs there are to use.
+"""Places of this machine taken out of text that leaves it: to a service, a memory, a pull request.
 
 What fails says where: a server's log, an error of git, a program at work. Where a home or a cache
-lies, and so who runs this, is nobody else's business, and helps no author of a service, a memory or
-a pull request.
+lies, and so who runs this, is nobody else's business, and helps no author. Also how many CPUs of
+this machine there are to use, which is asked in many places.
 """
 
 from __future__ import annotations

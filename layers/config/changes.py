@@ -34,6 +34,7 @@ class Limits:
     in_flight: int  # requests on their way at once, in the measure that decides
     memory_bytes: int  # of a server, with all its processes
     processes: int  # and threads, of a server
+    called: frozenset[str] = frozenset()  # models that code calls, as often as it likes at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,9 @@ def instance_count(model: ServedModel, limits: Limits) -> Change | Refusal:
 def _more_instances(model: ServedModel, limits: Limits, now: int, wanted: int) -> Change | Refusal:
     """Return the change to more instances, as far as load and limits have room for them."""
     most, bound = _most_instances(model, limits)
-    if now >= limits.in_flight:
-        return Refusal(
-            f"{now} instance(s) already take the {limits.in_flight} request(s) in flight"
-        )
+    in_flight = _in_flight(model, limits)
+    if now >= in_flight:
+        return Refusal(f"{now} instance(s) already take the {in_flight} request(s) in flight")
     if now >= most:
         return Refusal(f"{bound} has room for {most} instance(s), and it has {now}")
     target = min(wanted, most)
@@ -107,7 +107,7 @@ def _counted(model: ServedModel, now: int, target: int, why: str, limits: Limits
         field,
         f"{now} instance(s) of {_threads(model)} thread(s) on {limits.cpus} core(s)",
         f"A Python backend instance is one process and runs one call at a time. {why}.",
-        gain_limit=1 - now / min(target, limits.in_flight) if target > now else 1.0,
+        gain_limit=1 - now / min(target, _in_flight(model, limits)) if target > now else 1.0,
     )
 
 
@@ -242,6 +242,13 @@ def _instances(document: Document) -> int:
     return max(1, document.get("instance_group[0].count") or 1)
 
 
+def _in_flight(model: ServedModel, limits: Limits) -> int:
+    """Return how many requests a model may have at once, as far as its cores could work on them."""
+    if model.name in limits.called:
+        return max(limits.in_flight, limits.cpus)
+    return limits.in_flight
+
+
 def _most_instances(model: ServedModel, limits: Limits) -> tuple[int, str]:
     """Return the most instances that could work beside each other, and what bounds them.
 
@@ -250,7 +257,7 @@ def _most_instances(model: ServedModel, limits: Limits) -> tuple[int, str]:
     instance_bytes = LEAST_INSTANCE_BYTES + model.size_bytes
     tasks = INSTANCE_TASKS + (_threads(model) or 1)
     return min(
-        (IN_FLIGHT_MARGIN * limits.in_flight, "traffic.in_flight"),
+        (IN_FLIGHT_MARGIN * _in_flight(model, limits), "traffic.in_flight"),
         (int(limits.memory_bytes * LIMIT_SHARE) // instance_bytes, "sandbox.memory_gib"),
         (int(limits.processes * LIMIT_SHARE) // tasks, "sandbox.processes"),
     )

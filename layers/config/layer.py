@@ -100,6 +100,7 @@ def _limits(stack: StackView) -> Limits:
         in_flight=manifest.traffic.in_flight,
         memory_bytes=int(manifest.sandbox.memory_gib * 2**30),
         processes=manifest.sandbox.processes,
+        called=frozenset(manifest.stack.load),
     )
 
 

@@ -187,6 +187,14 @@ def test_instances_that_could_never_work_are_refused(stack, cards, count, limits
     assert refusal(view, cards, "instance-count") == reason
 
 
+def test_a_model_that_code_calls_may_have_more_requests_at_once_than_are_sent(stack, cards):
+    view = stack(ONE.replace("count: 1 ", "count: 4 "), cpus=10)
+    section = view.manifest.stack.model_copy(update={"entry": "api", "load": ["m"]})
+    called = replace(view, manifest=view.manifest.model_copy(update={"stack": section}))
+    assert "instance-count" not in hypotheses(view, cards)
+    assert "count: 10 " in edited(called, cards, "instance-count")
+
+
 def test_a_package_of_the_model_is_read_for_its_threads_too(stack, cards):
     view = stack(ONE, cpus=4)
     assert "instance-count" in hypotheses(view, cards)
