@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from layers.base import ChangeClass
 from layers.errors import InvalidInput, Location
 from layers.evidence import Block, JudgeReport, Pair, Verdict
+from layers.measure import conduct
 
 ROUNDING = 1e-4  # by which a written ratio may differ from that of the written rates
 LaunchKind: TypeAlias = Literal["noise", "candidate"]
@@ -197,7 +198,7 @@ def _pair(blocks: Sequence[Block], began: float) -> RecordedPair | None:
         cpu_ms=[round(1000 * sum(b.cpu_s.values()) / b.completed, 4) for b in both],
         first=first.arm,
         at_s=None if first.started_at is None else round(first.started_at - began, 2),
-        void=next((block.void for block in blocks if block.void), None),
+        void=next(iter(conduct.void_arms(arms).values()), None),
     )
 
 

@@ -228,7 +228,7 @@ def shrunk(
     finite = values[np.isfinite(values)]
     if not (finite != np.trunc(finite)).any():
         return raw, 0
-    factors = 1 - SHRINK * rng.random(1 if _sorted(values, shape) else values.shape)
+    factors = 1 - SHRINK * rng.random((1,) if _sorted(values, shape) else values.shape)
     with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
         changed = to_raw((values * factors).astype(values.dtype), datatype)
     differing = np.count_nonzero(from_raw(datatype, changed) != values)

@@ -63,7 +63,7 @@ def station(trial: Trial, launch: Launch, bench: Bench, hold: Hold) -> None:
         compared = int(np.count_nonzero(_both_ok(*both)))
         found = hold(_answered(*both), None) if compared else None
         if found and not found.passed and trial.candidate.hypothesis.change_class in _MUST_MATCH:
-            repeats = _answered(both[0], ask("baseline"))
+            repeats = _answered(both[0], ask("baseline"), both_baseline=True)
             same = reproducible_outputs((first, second) for first, second, _ in repeats)
             found = hold(filter(_is_finite, _answered(*both)), same)
     for result in both:
@@ -93,9 +93,12 @@ def _both_ok(old: LoadResult, new: LoadResult) -> NDArray[np.bool_]:
     return both
 
 
-def _answered(old: LoadResult, new: LoadResult) -> Iterator[Compared]:
-    """Yield the outputs of every request that both answered."""
-    yield from compress(timed(old, new), _both_ok(old, new).tolist())
+def _answered(
+    old: LoadResult, new: LoadResult, *, both_baseline: bool = False
+) -> Iterator[Compared]:
+    """Yield the outputs of every request that both answered; see `timed`."""
+    both = timed(old, new, both_baseline=both_baseline)
+    yield from compress(both, _both_ok(old, new).tolist())
 
 
 def _is_finite(compared: Compared) -> bool:
