@@ -29,7 +29,7 @@ SLOW_CALL_S = 0.5  # larger batches are left out where the reference takes longe
 # Beyond this size rows have no number of 16 bits. It is tried where the reference, by its time at
 # two sizes, takes no longer than this, and what goes in and comes out no more memory.
 SIXTEEN_BITS = 1 << 16
-LARGE_CALL_S, LARGE_BYTES, LARGE_LEAVES = 0.25, 1 << 25, 64
+LARGE_CALL_S, LARGE_BYTES, LARGE_LEAVES = 0.15, 1 << 25, 64
 NOISY_POWER = 1.5  # of the size that the time of one call may seem to grow by where it grows by one
 POISONS = (0xFF, 0x41)  # NaN in every float type; 12.07 in float32
 BY_POSITION = ("POSITIONAL_ONLY", "POSITIONAL_OR_KEYWORD")  # kinds of parameters

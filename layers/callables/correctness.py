@@ -151,7 +151,7 @@ class Correctness:
             return
         self._candidate.time_limit_s = LEAST_LIMIT_S + LIMIT_FACTOR * old.wall_s
         self._candidate.frame_limit = 8 * len(old.body) + FRAME_ROOM
-        sizes = self._sizes(old) if case.poison is not None else ()
+        sizes: Sequence[int] = self._sizes(old) if case.poison is not None else ()
         new = self._call(self._candidate, body, case, sizes)
         self._around(case, old, new)
         if old.raised is None and new.raised is None:

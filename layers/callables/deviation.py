@@ -220,13 +220,13 @@ def _take_sliced(errors: Errors, values: Compared, known: Array, smallest: float
         return
     truth = np.where(known, values.truth, 0.0)
     error = np.where(known, _gap(values.old, values.truth), 0.0)
-    unit: Floats | None = None
-    for axis, sizes in _slices(truth):
-        sure = error.max(axis=axis, keepdims=True) <= CANCELLED * sizes
-        unit = rms(truth) if unit is None else unit
-        unit = np.minimum(unit, np.where(sure, sizes, np.inf))
-    if unit is None:
+    slices = list(_slices(truth))
+    if not slices:
         return
+    unit: Floats = np.full((1,) * truth.ndim, rms(truth))
+    for axis, sizes in slices:
+        sure = error.max(axis=axis, keepdims=True) <= CANCELLED * sizes
+        unit = np.minimum(unit, np.where(sure, sizes, np.inf))
     for tail, side in ((errors.sliced_baseline, values.old), (errors.sliced_candidate, values.new)):
         gap = np.where(known, _gap(side, values.truth), 0.0)
         tail.add(np.where(gap > smallest, gap / unit, 0.0)[known])
