@@ -42,6 +42,7 @@ MOST_KEPT_BYTES = 1 << 28  # of results that a process holds to the end
 EXPECTED_CALLS = 64  # of one judgement, about: a sample of all is held where they are large
 MOST_SCORED_BYTES = 1 << 27  # of calls of one kind that a metric is asked about
 MOST_SIZES = 64  # of outputs whose memory is spoiled before a call
+MOST_SPOILED_BYTES = 1 << 26  # of the outputs of another size
 FRAME_ROOM = 1 << 22  # bytes that an answer may have beyond eight times the reference's
 LEAST_LIMIT_S, LIMIT_FACTOR = 10.0, 20.0  # of a candidate's call, in calls of the reference
 IDLE_S, IDLE_SHARE = 2e-3, 0.05  # CPU that a process may use outside its calls
@@ -151,8 +152,7 @@ class Correctness:
             return
         self._candidate.time_limit_s = LEAST_LIMIT_S + LIMIT_FACTOR * old.wall_s
         self._candidate.frame_limit = 8 * len(old.body) + FRAME_ROOM
-        sizes: Sequence[int] = self._sizes(old) if case.poison is not None else ()
-        new = self._call(self._candidate, body, case, sizes)
+        new = self._call(self._candidate, body, case, self._sizes(case, old))
         self._around(case, old, new)
         if old.raised is None and new.raised is None:
             self._compare(case, old, new)
@@ -165,10 +165,15 @@ class Correctness:
         process.put(body, case.how, poison, case.by_position, case.left_out)
         return process.call()
 
-    def _sizes(self, old: Answer) -> list[int]:
-        """Return the bytes of what the reference returned, leaf by leaf."""
-        if old.raised is not None:
-            return self.calls.sizes
+    def _sizes(self, case: Case, old: Answer) -> list[int]:
+        """Return the bytes of what the reference returned, leaf by leaf, where memory is spoiled.
+
+        Larger batches may leave no room for that.
+        """
+        if case.poison is None or old.raised is not None:
+            return []
+        if case.batch and len(old.body) > MOST_SPOILED_BYTES:
+            return []
         outputs = codec.leaves(ours(lambda: _outputs(self._reference, old)))
         return [leaf.array.nbytes for _, leaf in outputs][:MOST_SIZES]
 
