@@ -212,9 +212,9 @@ class _Shelf:
         named = _OURS.fullmatch(path.name)
         card = named[1] if named else path.name.removesuffix(UNMERGED)
         hurt = self._hurt(card)
-        theirs = hurt.path if hurt is not None else self.paths.get(card)
+        file = hurt.path if hurt is not None else self.paths.get(card)
         place = path.relative_to(self.root).as_posix()
-        return Conflict(card, place, reason, ours, _text(theirs) if theirs is not None else None)
+        return Conflict(card, place, reason, ours, _text(file) if file is not None else None)
 
     def _hurt(self, card_id: str) -> YamlError | None:
         return next((error for path, error in self.broken.items() if path.stem == card_id), None)

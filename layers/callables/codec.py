@@ -193,10 +193,11 @@ def _tensor(value: Value) -> tuple[str, str, Array]:
     torch: Any = sys.modules.get("torch")
     if not isinstance(value, getattr(torch, "Tensor", ())):
         raise CodecError(f"{type(value).__name__} is no array, tensor, number, text or bytes")
-    name = str(value.dtype).removeprefix("torch.")
+    tensor: Any = value
+    name = str(tensor.dtype).removeprefix("torch.")
     if name not in TORCH:
         raise CodecError(f"a tensor has dtype {name}")
-    plain = value.detach().cpu().contiguous()
+    plain = tensor.detach().cpu().contiguous()
     if name == "bfloat16":
         plain = plain.view(torch.int16)
     kind = "torch" if type(value).__name__ in {"Tensor", "Parameter"} else type(value).__name__

@@ -124,7 +124,7 @@ def _rising_columns(array: Array) -> dict[str, bool]:
     """Return which of few columns rise: rows may be sorted by one."""
     if array.ndim != 2 or array.shape[1] > FEW_COLUMNS or array.dtype.kind not in "iuf":
         return {}
-    rising = (array[1:] >= array[:-1]).all(axis=0)
+    rising = np.atleast_1d((array[1:] >= array[:-1]).all(axis=0))
     return {f"column {column} rises": bool(holds) for column, holds in enumerate(rising)}
 
 

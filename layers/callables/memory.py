@@ -107,7 +107,8 @@ def _array(value: Anything) -> Anything:
     torch: Any = sys.modules.get("torch")
     if not isinstance(value, getattr(torch, "Tensor", ())):
         return None
-    plain = value.detach()
+    tensor: Any = value
+    plain = tensor.detach()
     if plain.dtype == torch.bfloat16:
         plain = plain.view(torch.int16)
     try:

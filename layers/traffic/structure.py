@@ -154,7 +154,7 @@ def _largest(sample: Sequence[Mapping[str, Array]], candidates: Sequence[Axis]) 
     if not candidates:
         return 0
     name, axis = candidates[0]
-    return max(tensors[name].shape[axis] for tensors in sample)
+    return max(int(tensors[name].shape[axis]) for tensors in sample)
 
 
 def _optional(sample: Sequence[Mapping[str, Array]], told: set[str]) -> list[str]:

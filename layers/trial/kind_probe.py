@@ -173,7 +173,8 @@ class _Asking:
             self._starts += 1
             bench, view = self._session.bench, self._session.view
             deployment = bench.deploy(view, f"kinds-{self._starts}")
-            self._deployment = self._undo.enter_context(deployment)
+            self._undo.enter_context(deployment)
+            self._deployment = deployment
         return self._deployment
 
     def _alive(self) -> bool:
