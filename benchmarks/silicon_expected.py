@@ -157,10 +157,16 @@ def _asked(
 
 def _by_shape(train: pl.DataFrame, test: pl.DataFrame, operation: str) -> tuple[Array, Array]:
     """Return our seconds of test rows from other shapes: with what is near by, and from few numbers alone."""
-    found = near.fits(train, GROUP)
-    train = _with_factor(train, near.expected(train, found, GROUP))
-    few = near.expected(test, found, GROUP)
-    return few * near.by_lines(train, test, operation), few
+    own = near.own_table(train)
+    alike, of_table = near.fits(train, GROUP), near.fits(train, own)
+
+    def expected_s(frame: pl.DataFrame) -> Array:
+        found = near.expected(frame, of_table, own)
+        return np.where(np.isfinite(found), found, near.expected(frame, alike, GROUP))
+
+    asked = test.with_columns(expected_s=expected_s(test))
+    factors = near.by_lines(_known(train, expected_s(train)), asked, operation)
+    return asked["expected_s"].to_numpy() * factors, near.expected(test, alike, GROUP)
 
 
 def _by_system(frame: pl.DataFrame, test: pl.DataFrame) -> tuple[Array, Array]:
@@ -174,15 +180,14 @@ def _by_system(frame: pl.DataFrame, test: pl.DataFrame) -> tuple[Array, Array]:
         found = {key: alike.get((key[0], own), value) for key, value in any_family.items()}
         few = near.expected(part, found, GROUP[:1])
         same = others.join(part, on=near.CALL, how="semi")
-        train = _with_factor(same, near.expected(same, found, GROUP[:1]))
+        train = _known(same, near.expected(same, found, GROUP[:1]))
         both[:, part["place"].to_numpy()] = few * near.by_systems(train, part), few
     return both[0], both[1]
 
 
-def _with_factor(frame: pl.DataFrame, expected_s: Array) -> pl.DataFrame:
-    """Return the rows that have an expected time, with measured over it."""
-    factor = pl.col("latency_s") / pl.Series("expected_s", expected_s)
-    return frame.with_columns(factor=factor).filter(pl.col("factor").is_finite())
+def _known(frame: pl.DataFrame, expected_s: Array) -> pl.DataFrame:
+    """Return the rows that have an expected time, with it."""
+    return frame.with_columns(expected_s=expected_s).filter(pl.col("expected_s").is_finite())
 
 
 def _errors(

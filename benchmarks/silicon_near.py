@@ -29,7 +29,8 @@ SAMPLE, SEED = 3000, 1  # rows of a fit, and of judging a line
 LEAST_ROWS = 50  # fewer are not fitted
 Side: TypeAlias = Literal["backward", "forward"]
 NEVER = 1e60  # a rate that nothing waits for
-NOISE = 0.02  # of one measured row: no line is trusted more
+NOISE = 0.01  # of one measured row: no line is trusted more
+SHARPNESS = 1.5  # 1 weighs lines by the inverse of their variance; more prefers the better ones
 
 # Numbers of a shape that vary along lines, by class; the first is the size.
 AXES = {
@@ -119,15 +120,19 @@ def expected(
 
 
 def by_lines(train: pl.DataFrame, test: pl.DataFrame, operation: str) -> Array:
-    """Return measured over expected for each test row from training rows with `factor`, on lines; 1 where none is near."""
+    """Return measured over expected for each test row from training rows, on lines; 1 where none is near.
+
+    Both have `expected_s`. Each axis gives two lines: of factors over doublings, and of seconds over the number itself.
+    """
     axes = AXES[operation]
     judged = train.sample(min(SAMPLE, len(train)), seed=SEED)
     factors, weights = [], []
     for axis in axes:
-        step = _curvature(train, judged, axis)
-        line = Line.through(train, test, axis)
-        factors.append(np.where(line.inside, line.factor, 1.0))
-        weights.append(np.where(line.inside, 1.0 / (NOISE**2 + (step * line.span) ** 2), 0.0))
+        shown, line = Line.through(train, judged, axis), Line.through(train, test, axis)
+        for known, asked in zip(shown.factors, line.factors, strict=True):
+            error = NOISE**2 + (_curvature(shown, known, judged) * line.span) ** 2
+            factors.append(np.where(line.inside, asked, 1.0))
+            weights.append(np.where(line.inside, error**-SHARPNESS, 0.0))
     apart = Line.through(train, test, axes[0])
     factors.append(np.where(np.isfinite(apart.nearest), apart.nearest, 1.0))
     weights.append(1e-6 + np.where(np.isfinite(apart.nearest), 1e-3 / (1 + apart.distance), 0.0))
@@ -135,13 +140,13 @@ def by_lines(train: pl.DataFrame, test: pl.DataFrame, operation: str) -> Array:
     return found
 
 
-def _curvature(train: pl.DataFrame, judged: pl.DataFrame, axis: str) -> float:
-    """Return the error of a line in logarithms, by the product of the doublings to both ends."""
-    line = Line.through(train, judged, axis)
+def _curvature(line: Line, factor: Array, judged: pl.DataFrame) -> float:
+    """Return the error of lines in logarithms, by the product of the doublings to both ends."""
     inside = line.inside
     if inside.sum() < LEAST_ROWS:
         return 1.0
-    missed = np.abs(np.log(line.factor[inside] / judged["factor"].to_numpy()[inside]))
+    took = (judged["latency_s"] / judged["expected_s"]).to_numpy()
+    missed = np.abs(np.log(factor[inside] / took[inside]))
     return float(np.sqrt(np.mean(np.minimum(missed / line.span[inside], 2.0) ** 2)))
 
 
@@ -149,7 +154,7 @@ def _curvature(train: pl.DataFrame, judged: pl.DataFrame, axis: str) -> float:
 class Line:
     """What the next measured calls along one number say of each row."""
 
-    factor: Array  # between both
+    factors: tuple[Array, Array]  # between both: of factors over doublings, of seconds over the number
     inside: NDArray[np.bool_]  # there are both
     span: Array  # product of the doublings to each
     nearest: Array  # factor of the nearest, NaN where there is none
@@ -159,18 +164,26 @@ class Line:
     def through(cls, train: pl.DataFrame, rows: pl.DataFrame, axis: str) -> Line:
         """Return the lines along `axis` through rows; rows of equal place on it do not count."""
         fixed = _fixed(train, axis)
-        low_at, low = _end(train, rows, axis, fixed, "backward")
-        high_at, high = _end(train, rows, axis, fixed, "forward")
-        at = rows[axis].to_numpy() + 1.0
+        low_at, low_s, low = _end(train, rows, axis, fixed, "backward")
+        high_at, high_s, high = _end(train, rows, axis, fixed, "forward")
+        at, expected_s = rows[axis].to_numpy() + 1.0, rows["expected_s"].to_numpy()
         inside = np.isfinite(low) & np.isfinite(high)
         down, up = np.log2(at / low_at), np.log2(high_at / at)
         with np.errstate(invalid="ignore"):
-            factor = between(low, high, share(low_at, high_at, at))
+            curved = between(low, high, share(low_at, high_at, at))
+            way = (at - low_at) / (high_at - low_at)
+            straight = ((1.0 - way) * low_s + way * high_s) / expected_s
         nearest = np.where(
             np.nan_to_num(down, nan=np.inf) <= np.nan_to_num(up, nan=np.inf), low, high
         )
         distance = np.fmin(down, up)
-        return cls(factor, inside, down * up, nearest, distance)
+        return cls((curved, straight), inside, down * up, nearest, distance)
+
+
+def own_table(frame: pl.DataFrame) -> list[str]:
+    """Return the columns that tell tables apart: system, framework, version, kernel, dtypes."""
+    words = [name for name in frame.columns if frame[name].dtype == pl.String]
+    return sorted(set(words) - {"operation", "family"})
 
 
 def _fixed(train: pl.DataFrame, axis: str) -> list[str]:
@@ -186,11 +199,14 @@ def _fixed(train: pl.DataFrame, axis: str) -> list[str]:
 
 def _end(
     train: pl.DataFrame, rows: pl.DataFrame, axis: str, fixed: Sequence[str], side: Side
-) -> tuple[Array, Array]:
-    """Return place (plus one) and factor of the next training row below or above, NaN where there is none."""
+) -> tuple[Array, Array, Array]:
+    """Return place (plus one), seconds and factor of the next training row below or above, NaN where there is none."""
     line = pl.struct(*fixed).hash().alias("line")
     asked = rows.select(line, pl.col(axis)).with_row_index("place").sort(axis)
-    ends = train.select(line, pl.col(axis), end_at=pl.col(axis) + 1.0, end="factor")
+    factor = pl.col("latency_s") / pl.col("expected_s")
+    ends = train.select(
+        line, pl.col(axis), end_at=pl.col(axis) + 1.0, end_s="latency_s", end=factor
+    )
     ends = ends.join(asked, on="line", how="semi").sort(axis)
     found = asked.join_asof(
         ends,
@@ -200,10 +216,10 @@ def _end(
         allow_exact_matches=False,
         check_sortedness=False,
     ).sort("place")
-    return (
-        found["end_at"].fill_null(np.nan).to_numpy(),
-        found["end"].fill_null(np.nan).to_numpy(),
+    at, seconds, factors = (
+        found[name].fill_null(np.nan).to_numpy() for name in ("end_at", "end_s", "end")
     )
+    return at, seconds, factors
 
 
 def by_systems(train: pl.DataFrame, test: pl.DataFrame) -> Array:
@@ -211,7 +227,8 @@ def by_systems(train: pl.DataFrame, test: pl.DataFrame) -> Array:
     found = pl.Series([None] * len(test), dtype=pl.Float64)
     for level in _levels():
         keys = [*CALL, *level]
-        means = train.group_by(*keys).agg(found=pl.col("factor").median())
+        factor = pl.col("latency_s") / pl.col("expected_s")
+        means = train.group_by(*keys).agg(found=factor.median())
         joined = test.select(*keys).join(means, on=keys, how="left", maintain_order="left")
         found = found.zip_with(found.is_not_null(), joined["found"])
     filled: Array = found.fill_null(1.0).to_numpy()
