@@ -154,7 +154,8 @@ def _curvature(line: Line, factor: Array, judged: pl.DataFrame) -> float:
 class Line:
     """What the next measured calls along one number say of each row."""
 
-    factors: tuple[Array, Array]  # between both: of factors over doublings, of seconds over the number
+    # Between both: of factors over doublings, of seconds over the number.
+    factors: tuple[Array, Array]
     inside: NDArray[np.bool_]  # there are both
     span: Array  # product of the doublings to each
     nearest: Array  # factor of the nearest, NaN where there is none

@@ -83,7 +83,10 @@ def sds(pool):
 
 
 def as_quiet_as(pool, pair_sd, launch_sd):
-    """Return the launches with their own shapes, and those standard deviations."""
+    """Return the launches with their own shapes, and those standard deviations.
+
+    Rates stay as they were recorded: what "sequential" shows of them is not scaled.
+    """
     means = pool.log_ratios.mean(1, keepdims=True)
     within = (pool.log_ratios - means) * pair_sd / sds(pool)[0]
     wanted = np.sqrt(launch_sd**2 + pair_sd**2 / pool.log_ratios.shape[1])
