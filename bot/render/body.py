@@ -12,7 +12,7 @@ from bot.render.markdown import details
 from layers.redact import redact
 
 LIMIT = 60_000  # characters; GitHub refuses a body of more than 65,536
-KEPT_LAST = frozenset({"summary", "reproduce"})
+KEPT_LAST = frozenset({"summary", "notes", "reproduce"})
 _SHED = "Left out for its size: {names}. All of it is in `{data}`."
 
 

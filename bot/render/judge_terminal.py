@@ -11,7 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bot.render import judgement, numbers
+from bot.render import judgement, numbers, trial
+from bot.render.content import plain
 from bot.render.measured import folded
 from bot.render.terminal import STYLES, rich_table
 from bot.render.text import one_line
@@ -84,11 +85,18 @@ def _grounds(report: JudgeReport) -> list[tuple[str, str]]:
     rows = [
         ("gain", judgement.gain_line(report)),
         ("outputs", compared if report.outputs_compared else ""),
+        *_trial(report),
         ("SLO", _slo(report.load_test) if report.load_test else ""),
         ("resolution", judgement.resolution_line(report)),
         *(("note", one_line(line)) for line in report.warnings),
     ]
     return [row for row in rows if row[1]]
+
+
+def _trial(report: JudgeReport) -> list[tuple[str, str]]:
+    """Say in brief how it was tried: the body has the rest."""
+    known = trial.facts(report, report.blocks)
+    return [(name, plain(line)) for name, line in known if name in trial.BRIEF]
 
 
 def _slo(test: LoadTest) -> str:

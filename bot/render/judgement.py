@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bot.render import again, as_markdown, context, measured, numbers, sections, surroundings
+from bot.render import (
+    again,
+    as_markdown,
+    context,
+    measured,
+    numbers,
+    sections,
+    surroundings,
+    trial,
+)
 from bot.render.body import Ending, Section, fit
 from bot.render.content import Table, left, said
 from bot.render.markdown import bullets
@@ -18,7 +27,16 @@ if TYPE_CHECKING:
     from layers.evidence import EndToEnd, JudgeReport, VerifyReport
 
 MOST_DETAIL = 600  # characters of a detail in the summary; the log has the rest
-SHED_FIRST = ("blocks", "pairs", "environment", "looks", "equivalence", "files", "load_test")
+SHED_FIRST = (
+    "blocks",
+    "pairs",
+    "environment",
+    "looks",
+    "equivalence",
+    "files",
+    "load_test",
+    "trial",
+)
 MEANINGS: Mapping[str, str] = {
     "accepted": "every gate passed, and the gain was confirmed on fresh pairs",
     "rejected": "a gate failed",
@@ -63,6 +81,7 @@ REASONS: Mapping[str, str] = {
     "leaves_its_cpus": "it runs on other CPUs than the baseline may use",
     "answers_in_the_servers_place": "something other than the model server stood where that listens",
     "output_limit": "it wrote more than it may",
+    "more_errors": "of a burst of requests more fail than of the baseline's",
     "costs_more_cpu": "it takes more CPU per request, all processes counted",
     "voids_one_sided": "blocks were dropped that speak against the change, and the machine may not be why",
     "neighbours_one_sided": "something without a name used the CPU while the baseline was measured",
@@ -127,11 +146,12 @@ def _sections(report: JudgeReport, run_again: str | None) -> list[Section]:
         ("looks", "The looks that led to the verdict", table(looks)),
         ("resolution", seen.title, table(seen)),
         ("load_test", measured.LOAD_TEST, table(measured.load_test(report))),
+        ("trial", trial.HEADING, as_markdown.facts(trial.facts(report, report.blocks))),
         ("environment", surroundings.MACHINE, context.environment(report, called)),
     )
     return [
         Section("summary", "", "\n\n".join(_summary(report))),
-        Section("warnings", "Notes", bullets(map(inline, report.warnings))),
+        Section("warnings", trial.NOTES, bullets(map(inline, report.warnings))),
         Section("files", "What changes", _files(report.files_changed)),
         Section("gates", "Gates", table(measured.gates(report.gates))),
         *(Section(name, heading, told, folded=True) for name, heading, told in folded),

@@ -3,7 +3,7 @@
 Sections in the order a reviewer asks: what it brings, what was slow, what changed and why it is
 right, how an agent wrote it where one did, how sure the gain is, what the SLO says, what it means
 in replicas, what else was tried, on what machine, how to run it again, and the raw data,
-collapsed.
+collapsed. Before all of it stands what a reviewer should know, where there is anything.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from bot.render import (
     sections,
     surroundings,
     text,
+    trial,
 )
 from bot.render.again import Kept
 from bot.render.body import LIMIT, Ending, Section, fit
+from bot.render.markdown import bullets
 
 if TYPE_CHECKING:
     from layers.evidence import EvidenceFile
@@ -39,6 +41,7 @@ SHED_FIRST = (
     "why_slow",
     "replicas",
     "looks",
+    "trial",
 )
 _FOOTER = (
     "Opened by `fvec`, run {run}. {owner} It does not merge, and it pushes to no branch but its "
@@ -77,8 +80,11 @@ def _sections(evidence: EvidenceFile, plots: Mapping[str, str], kept: Kept | Non
     gain = measured.gain(iteration, evidence.noise, on_top=evidence.on_top)
     looks = measured.looks(iteration, measured.looks_mean(measured.RUN_RATE))
     where = context.environment(evidence, run_id=evidence.run_id)
+    tried = as_markdown.facts(trial.facts(iteration, evidence.blocks))
+    notes = bullets(map(as_markdown.line, trial.notes(iteration.warnings)))
     return [
         Section("summary", "", sections.summary(evidence)),
+        Section("notes", trial.NOTES, notes),
         Section("why_slow", "What was slow, and how we know", sections.why_slow(evidence)),
         Section("change", "What changed, and why it is right", sections.change(evidence)),
         Section("written", agents.WRITTEN, sections.written(evidence)),
@@ -87,6 +93,7 @@ def _sections(evidence: EvidenceFile, plots: Mapping[str, str], kept: Kept | Non
         Section("looks", "", table(looks)),
         Section("plots", "", context.images(plots)),
         Section("load_test", measured.LOAD_TEST, table(measured.load_test(iteration))),
+        Section("trial", trial.HEADING, tried),
         Section("replicas", "What it means in replicas", context.replicas(evidence)),
         Section("tried", "What else this run tried", context.tried(evidence)),
         Section("environment", surroundings.MACHINE, where),

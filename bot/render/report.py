@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from bot.render import agents, measured, numbers, surroundings
+from bot.render import agents, measured, numbers, surroundings, trial
 from bot.render.agents import Written
-from bot.render.content import Line, Span, Table, code, theirs, verdict, words
+from bot.render.content import Facts, Line, Span, Table, code, theirs, verdict, words
 from bot.render.context import replicas_of_run
 from bot.render.text import code_spans, one_line, visible
 
@@ -40,6 +40,8 @@ class Change:
     expected: Line
     explanation: str
     places: Sequence[Line]
+    notes: Sequence[Line]  # what a reviewer should know
+    tried: Facts  # how it was tried, and what it took
     committed: Line
     figures: Table | None  # of a confirmed gain
     tables: Sequence[Table]
@@ -96,6 +98,7 @@ def _environment() -> Environment:
         environment.filters[name] = getattr(numbers, name)
     environment.filters.update(line=one_line, prose=_prose)
     environment.globals.update(between=numbers.between, how_it_was_written=agents.WRITTEN)
+    environment.globals.update(notes=trial.NOTES, how_it_was_tried=trial.HEADING)
     return environment
 
 
@@ -141,6 +144,8 @@ def _change(iteration: Iteration, report: RunReport, blocks: Sequence[Block]) ->
         expected=measured.expected(iteration.hypothesis),
         explanation=iteration.explanation,
         places=measured.places(iteration),
+        notes=trial.notes(iteration.warnings),
+        tried=trial.facts(iteration, blocks),
         committed=_committed(iteration),
         figures=gain if iteration.end_to_end else None,
         tables=(
