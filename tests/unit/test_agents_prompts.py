@@ -7,6 +7,7 @@ from importlib import resources
 
 import pytest
 
+from layers.agents.memory import backlog
 from layers.agents.roles.accuracy_judge import Kind
 from layers.agents.roles.prompting import prompt, system
 from layers.agents.workbench.quoting import HOW_QUOTED
@@ -50,6 +51,28 @@ def test_every_class_of_change_is_explained() -> None:
 def test_what_judges_is_said_to_be_read_only(words: str) -> None:
     gates = " ".join(prompt("gates").split())
     assert words in gates[gates.index("Read-only, and rejected in any edit:") :]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "not_text",
+        "unsafe_path",
+        "outside_served_files",
+        "interface_differs",
+        "baseline_not_reproducible",
+        "memory_undecided",
+        "generator_bound",
+        "more_errors",
+        "launches_differ",
+        "costs_more_cpu",
+        "voids_one_sided",
+        "neighbours_one_sided",
+    ],
+)
+def test_a_gate_that_its_class_does_not_explain_is_told_with_its_reason(reason: str) -> None:
+    assert f"`{reason}`" in prompt("gates")
+    assert any(reason in side for side in backlog.REASONS.values())
 
 
 def test_how_data_is_quoted_is_said_to_whoever_reads_some() -> None:
