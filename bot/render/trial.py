@@ -175,7 +175,7 @@ def _sided(found: Iteration | JudgeReport) -> Line:
 
 
 def other_arm(blocks: Sequence[Block]) -> Line:
-    """Say whether one arm was held still while the other was measured; empty where none ran beside."""
+    """Say whether the arm that was not measured was held still; empty where there was none."""
     known = [block for block in blocks if block.idle_frozen is not None]
     if not known:
         return ()
@@ -243,7 +243,7 @@ def _of(count: int, what: str, plural: str = "s") -> str:
 
 
 def _listed(named: Sequence[tuple[Span, str]], most: int) -> Line:
-    """Join the first `most` names, each with our words behind it, and say how many more there are."""
+    """Join the first `most` names, each with our words behind it, and count the others."""
     line: list[Span] = []
     for span, told in named[:most]:
         line += [words(", "), span, words(told)] if line else [span, words(told)]
