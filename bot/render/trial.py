@@ -156,7 +156,7 @@ def _voids(void: Sequence[VoidPair]) -> Line:
         return (*line, words(told))
     low, high = numbers.times(min(ratios)), numbers.times(max(ratios))
     said = low if len(ratios) == 1 else f"{low} to {high}"
-    return (*line, words(f"{told}, which by themselves say {said} throughput"))
+    return (*line, words(f"{told}, by themselves, at fixed load, {said} throughput"))
 
 
 def _sided(found: Iteration | JudgeReport) -> Line:

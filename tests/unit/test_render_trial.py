@@ -107,7 +107,7 @@ FACTS = (
     (
         "pairs",
         "12 counted, 3 void (noisy_neighbour 2, late_sends 1; the baseline's block in 1, the "
-        "candidate's in 1, both in 1), which by themselves say 1.39\u00d7 to 1.45\u00d7 throughput; "
+        "candidate's in 1, both in 1), by themselves, at fixed load, 1.39\u00d7 to 1.45\u00d7 throughput; "
         "no sure sign that the void ones or the load of others favoured the change",
     ),
     ("other arm", "held still while one was measured, in each of 24 blocks"),
@@ -279,7 +279,9 @@ def test_what_is_one_sided_stands_out_with_its_gate(name, who):
 
 def test_one_void_pair_says_one_ratio_and_a_segment_none():
     one = plain(trial.pairs(tried(voids=VOIDS[:1], gates=[])))
-    assert one.endswith("the baseline's block in 1), which by themselves say 1.39\u00d7 throughput")
+    assert one.endswith(
+        "the baseline's block in 1), by themselves, at fixed load, 1.39\u00d7 throughput"
+    )
     segment = plain(trial.pairs(tried(voids=VOIDS[2:], gates=[])))
     assert segment.endswith("(late_sends 1; the candidate's in 1)")
 
