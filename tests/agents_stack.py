@@ -20,13 +20,25 @@ from tests.e2e import proposals
 PROGRAMS = Path(__file__).parent / "agents_programs"
 FEATURES = proposals.FEATURES
 RECORDER = "traffic/record.py"
+COUNT = "[self._rank(c) for c"
 
 
 def repository(root: Path) -> Path:
     """Make the stack at `root`, a clean checkout."""
     proposals.slow_repository(root)
-    proposals.commit(root, FEATURES, "[[self._rank(c)] for c", "[[self._rank(c) / 500] for c")
+    scale(root)
     return root
+
+
+def scale(root: Path) -> None:
+    """Commit ranks that do not drown the other inputs."""
+    proposals.commit(root, FEATURES, COUNT, scaled(COUNT))
+
+
+def scaled(code: str) -> str:
+    """Return the code with such ranks."""
+    assert code.count(COUNT) == 1
+    return code.replace(COUNT, "[self._rank(c) / 500 for c")
 
 
 def section(name: str, *arguments: str, **settings: Any) -> CommandSection:

@@ -34,7 +34,7 @@ from layers.callables.deviation import (
 from layers.callables.probes import Inputs, float_bytes, floats, is_float, pairs
 from layers.evidence import Gate, GateResult, OutputRow
 from layers.gates.correctness import Limits
-from layers.gates.tensors import Array, Floats, UpperTail, bits_differ, distance
+from layers.gates.tensors import Array, Floats, UpperTail, bits_differ, distance, rms
 
 __all__ = ["BASE", "EMPTY", "LARGE_BATCH", "TYPICAL", "Answers", "Failure", "Judge", "gate"]
 
@@ -68,6 +68,7 @@ class _Output:
 
     leaf: Leaf
     limit: float | None
+    usual: float = 0.0  # RMS on content as it is drawn, of the first call where it is not zero
     calls: int = 0
     elements: int = 0
     differing: int = 0
@@ -191,12 +192,14 @@ class Judge:
         count = int(np.count_nonzero(differs))
         output.elements += differs.size
         truth = _truth(call.referee, name, old)
-        if not count and truth is None:
+        if not count and truth is None and (output.usual or call.group != BASE):
             return None
         if not is_number(old) or self._must_match(call):
             output.differing += count
             return self._mismatch(call, name, (old, new), count) if count else None
         values = Compared(floats(old), floats(new), truth)
+        if call.group == BASE and not output.usual:
+            output.usual = rms(values.old[np.isfinite(values.old)])
         if truth is not None and call.group not in LAYOUTS:
             output.refereed += 1
             errors = output.errors.setdefault(call.group, Errors())
@@ -236,17 +239,17 @@ class Judge:
         else:
             output.differing += count
         output.deviation.add(distance(values.new[values.both], values.old[values.both]))
-        failure, outliers = self._judged(call, where, leaf, values)
+        failure, outliers = self._judged(call, where, leaf, values, output.usual)
         if failure and failure.for_referee and call.settle is not None:
             truth = _truth(call.settle(), name, leaf)
             if truth is not None:
                 settled = Compared(values.old, values.new, truth)
-                failure, outliers = self._judged(call, where, leaf, settled)
+                failure, outliers = self._judged(call, where, leaf, settled, output.usual)
         output.outliers += outliers
         return failure
 
     def _judged(
-        self, call: _Call, where: str, leaf: Leaf, values: Compared
+        self, call: _Call, where: str, leaf: Leaf, values: Compared, usual: float
     ) -> tuple[Failure | None, int]:
         """Return the failure that floats show, and how many are beyond the limit."""
         lenient = self._class is ChangeClass.APPROXIMATE  # what it repairs its metric judges
@@ -254,7 +257,9 @@ class Judge:
         failure, outliers = kinds(where, values, lenient=lenient), 0
         if failure is None and not lenient:
             limit = self._limits.float16 if float_bytes(leaf) == 2 else self._limits.float32
-            failure, outliers = limited(where, leaf, values, limit, call.group, sliced=sliced)
+            failure, outliers = limited(
+                where, leaf, values, limit, call.group, sliced=sliced, usual=usual
+            )
         if failure and failure.reason in _SETTLED_BY_FLOAT64:
             # A limit is a reordering's: without one, other floats are other outputs.
             reason = failure.reason if sliced else "outputs_differ"
@@ -414,7 +419,7 @@ def _referee_gate(moved: Mapping[str, _Output]) -> Gate:
     """Hold the float64 error of outputs that moved to twice the baseline's own, group by group."""
     for name, output in moved.items():
         for group, errors in output.errors.items():
-            beyond = errors_beyond(errors, output.leaf, group, output.limit or 0.0)
+            beyond = errors_beyond(errors, output.leaf, group, output.limit or 0.0, output.usual)
             if beyond:
                 where = "" if group == BASE else f" on {group} content"
                 detail = f"{name!r}{where}: {beyond}"

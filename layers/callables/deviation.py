@@ -3,9 +3,12 @@
 The rules of a reordering are those of `layers.gates.correctness`, in two ways finer, as an output of
 a function may be of parts of very different size:
 
-- Limits and float64 errors scale with the RMS of the least slice that an element lies in: a vector
-  of the last axis, or one place of all rows. Where that is below what the baseline itself errs by in
-  the slice (cancellation), twice that error is allowed instead. Slices of few numbers are none.
+- On content as it is drawn, limits and float64 errors scale with the RMS of the least slice that an
+  element lies in: a vector of the last axis, or one place of all rows. Where that is below what the
+  baseline itself errs by in the slice (cancellation), twice that error is allowed instead. Slices of
+  few numbers are none.
+- On other content an output may be nothing but rounding, as the variance of equal numbers is. There
+  the rounding of the output as it usually is is allowed.
 - An element deviates by nothing that is at least as near to float64 as the baseline's, or as near
   as rounding puts it.
 """
@@ -104,12 +107,20 @@ def kinds(where: str, values: Compared, *, lenient: bool) -> Failure | None:
 
 
 def limited(
-    where: str, leaf: Leaf, values: Compared, limit: float, group: str, *, sliced: bool
+    where: str,
+    leaf: Leaf,
+    values: Compared,
+    limit: float,
+    group: str,
+    *,
+    sliced: bool,
+    usual: float,
 ) -> tuple[Failure | None, int]:
     """Hold the deviation of one output of one call to its limit; how many are beyond it.
 
     On content as it is drawn the limit does not grow with the output, but for very large batches,
-    as those may be added up.
+    as those may be added up. `usual` is the output's RMS on such content. Where other content is all
+    alike, slices may be of any size beside what they are computed from.
     """
     both = values.both
     gap = np.where(both, _gap(values.new, values.old), 0.0)
@@ -117,9 +128,13 @@ def limited(
         gap = np.where(_near(values, values.truth, eps_of(leaf)), 0.0, gap)
     size = rms(values.old[both])
     cap = min(1.0, size) if group == BASE else size
-    allowed = _allowed(values, limit, cap) if sliced else np.full((1,) * gap.ndim, limit * cap)
+    allowed: Floats = np.full((1,) * gap.ndim, limit * cap)
+    if sliced and group in TYPICAL:
+        allowed = _allowed(values, limit, cap)
     if group != BASE:
         allowed = np.maximum(allowed, SMALLEST[float_bytes(leaf)])
+        if _rounding_only(values, size):
+            allowed = np.maximum(allowed, SLACK_EPS * eps_of(leaf) * usual)
     for reason, factor, one_in in (
         ("beyond_ten_times", OUTLIER_FACTOR, 0),
         ("too_many_outliers", 1.0, OUTLIERS_ONE_IN),
@@ -134,6 +149,14 @@ def limited(
             detail = share if one_in else largest
             return Failure(reason, f"{where}: {detail}"), int(np.count_nonzero(gap > allowed))
     return None, outliers
+
+
+def _rounding_only(values: Compared, size: float) -> bool:
+    """Whether an output of that RMS is zero, or not much more than what the baseline errs by."""
+    if not size or values.truth is None:
+        return not size
+    known = values.both & np.isfinite(values.truth)
+    return rms(_gap(values.old, values.truth)[known]) > CANCELLED * size
 
 
 def _allowed(values: Compared, limit: float, cap: float) -> Floats:
@@ -248,16 +271,18 @@ def _slack_eps(leaf: Leaf, group: str) -> float:
     return 0.0 if group == BASE else SLACK_EPS
 
 
-def errors_beyond(errors: Errors, leaf: Leaf, group: str, limit: float) -> str:
+def errors_beyond(errors: Errors, leaf: Leaf, group: str, limit: float, usual: float) -> str:
     """Return which error of the candidate is more than twice the baseline's, "" for none.
 
-    `limit` is the largest deviation of the output.
+    `limit` is the largest deviation of the output, `usual` its RMS on content as it is drawn.
     """
     if errors.repaired > 1:
         times = f"{errors.repaired:.3g} times the rounding that is allowed"
         return f"{times} where the reference is not finite"
+    rounding_only = group != BASE and errors.baseline.largest >= CANCELLED * errors.scale
+    least = SLACK_EPS * eps_of(leaf) * usual if rounding_only else 0.0
     for what, old, new, slack in _error_pairs(errors, leaf, group):
-        if new > REFEREE_FACTOR * old + slack:
+        if new > max(REFEREE_FACTOR * old + slack, least):
             return f"{what} {new:.3g}, the reference's {old:.3g}"
     floor = min(SLICED_SHARE * limit, SLICED_EPS * eps_of(leaf))
     for what, old, new, slack in _sliced_pairs(errors, leaf, group):

@@ -61,7 +61,9 @@ MALLINFO = (
     *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
     *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
 )
-LARGE_BLOCK = 40 << 20  # above glibc's greatest threshold for a block of its own
+# Above glibc's greatest thresholds, for a block of its own (32 MiB) and for free memory that it keeps
+# (64 MiB), and above what usual temporaries leave free in between.
+LARGE_BLOCK = 256 << 20
 VOLATILE_ENVIRONMENT = {"KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK", "TORCHINDUCTOR_CACHE_DIR"}
 
 
@@ -183,7 +185,10 @@ class _Mallinfo(ctypes.Structure):
 def _allocator() -> dict[str, Any]:
     """Return whether the largest blocks of memory are apart from all others, and go back at once."""
     mapped, pages = _mapped(), _pages()
-    block = np.empty(LARGE_BLOCK, dtype=np.uint8)  # never touched
+    try:
+        block = np.empty(LARGE_BLOCK, dtype=np.uint8)  # never touched
+    except MemoryError:
+        return {}  # a limit of address space, which is looked at by itself
     apart = _mapped() > mapped
     del block
     left = (_pages() - pages) * os.sysconf("SC_PAGE_SIZE")

@@ -72,6 +72,7 @@ CLEARLY = 3.0  # a mean square that pairs alone explain in one launch of twelve
 OUTLYING_SDS, ISOLATED = 6.0, 3.0  # what makes a pair stand alone in its launch
 LEAST_PAIR_SD = 0.005  # pairs that differ by less than three percent never do
 FAR = 4.0  # standard deviations that a fresh start may lie below what looks saw of the others
+MOST_LOST = 0.5  # of the gain (as log ratio), which any fresh start may lie below it
 POWER = 0.9  # of the gains that `resolvable` lists
 DRAWS = 10_000  # simulated looks behind each of them
 
@@ -353,8 +354,9 @@ def confirmed(
 ) -> tuple[GateResult, Literal["gain_confirmed", "gain_not_confirmed", "launches_differ"]]:
     """Say whether fresh launches bear out what the looks at others saw: log ratios of pairs by launch.
 
-    They must show a gain on average, and none of them may lie far below what was seen: a candidate
-    whose starts are of two kinds, one of them slow, is no gain that anybody can count on.
+    They must show a gain on average, and none of them may lie far below what was seen and lose most
+    of it: a candidate whose starts are of two kinds, one of them slow, is no gain that anybody can
+    count on.
     """
     means, _, _, fresh_inverse = _moments(fresh)
     if means.mean() <= 0:
@@ -369,11 +371,14 @@ def confirmed(
 
 
 def of_one_kind(seen: Floats, fresh: Floats, variance: Floats) -> npt.NDArray[np.bool_]:
-    """Whether no fresh start lies `FAR` below the mean of others; fresh starts are the last axis.
+    """Whether no fresh start lies `FAR` below the mean of others, and has lost `MOST_LOST` of it.
 
-    `variance`: of the difference of one fresh start and that mean, where all are of one kind.
+    Fresh starts are the last axis. `variance`: of the difference of one fresh start and that mean,
+    where all are of one kind. Starts of a tenfold gain differ by more than those of a small one, and
+    each is a gain.
     """
-    return np.asarray(seen - fresh.min(-1) <= FAR * np.sqrt(variance), dtype=np.bool_)
+    allowed = np.maximum(FAR * np.sqrt(variance), MOST_LOST * np.asarray(seen))
+    return np.asarray(seen - fresh.min(-1) <= allowed, dtype=np.bool_)
 
 
 def _launch_variance(noise: NoiseFloor) -> float:

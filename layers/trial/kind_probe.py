@@ -3,7 +3,7 @@
 A kind that it answers is sent in every trial, one that it refuses is compared as a refusal. One that
 ends it, or whose answer it does not repeat, would say nothing of a candidate: it is left out, and the
 evidence says so. Kinds that change the values of inputs are asked of all inputs together, then of
-each where that is not answered.
+each where that is not answered, or not in finite numbers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _all(asking: _Asking, mutator: Mutator, repeated: frozenset[str]) -> Iterato
             yield Taken(kind.name, "absent")
             continue
         whole = asking.taken(kind, _made(mutator, kind, (), rng), repeated)
-        if whole.answer == "answered" or len(inputs) < 2:
+        if (whole.answer == "answered" and whole.finite) or len(inputs) < 2:
             yield whole
             continue
         each = [
@@ -82,15 +82,16 @@ def _made(
 def _together(kind: Kind, each: Sequence[Taken]) -> Iterator[Taken]:
     """Yield one record of all inputs whose changes are answered, and of those of any other end.
 
-    Refusals stay apart: in a request that is refused for one input nothing is seen of another.
+    Refusals stay apart, and answers that are not finite: in a request that is refused for one input,
+    or answered by NaN throughout, nothing is seen of another.
     """
-    yield from (one for one in each if one.answer == "refused")
+    apart = [one for one in each if one.answer == "refused" or not one.finite]
+    yield from apart
     for answer in _SHARED:
-        for is_finite in (True, False):
-            same = [one for one in each if (one.answer, one.finite) == (answer, is_finite)]
-            if same:
-                inputs = tuple(name for one in same for name in one.inputs)
-                yield Taken(kind.name, answer, inputs, is_finite)
+        same = [one for one in each if one.answer == answer and one not in apart]
+        if same:
+            inputs = tuple(name for one in same for name in one.inputs)
+            yield Taken(kind.name, answer, inputs)
 
 
 class _Asking:

@@ -75,7 +75,7 @@ def no_op(stack: StackView) -> Edit:
 
 def changed_output(stack: StackView) -> Edit | None:
     old = 'tensor = pb_utils.Tensor("score", score.astype(np.float32))'
-    return replaced(stack, RANKER, old, f"score[..., -1] += 0.25\n            {old}")
+    return replaced(stack, RANKER, old, f"score[..., -1:] += 0.25\n            {old}")
 
 
 def broken_load(stack: StackView) -> Edit | None:

@@ -190,12 +190,12 @@ CHEATS = {
         import mmap, os
         def new(x, w):
             size = 4 * len(x) * w.shape[1]
-            shared = mmap.mmap(-1, size)
+            shared = mmap.mmap(-1, size + 1)  # there are batches without rows
             if os.fork() == 0:
                 shared[:size] = ref(x, w).tobytes()
                 os._exit(0)
             os.wait()
-            return np.frombuffer(shared[:size], dtype=x.dtype).reshape(len(x), -1).copy()
+            return np.frombuffer(shared[:size], dtype=x.dtype).reshape(len(x), w.shape[1]).copy()
         """,
         "starts_processes",
     ),

@@ -231,7 +231,8 @@ threading.Thread(target=later, daemon=True).start()
 def test_a_log_below_its_limit_is_no_reason_to_end_a_server(
     deploy: Deploy, tiny_request: bytes
 ) -> None:
-    code = "import sys\nfor _ in range(50):\n    sys.stderr.write('x' * 10**6 + chr(10))"
+    # Triton reads a model's code twice: once to complete its configuration.
+    code = "import sys\nfor _ in range(25):\n    sys.stderr.write('x' * 10**6 + chr(10))"
     with deploy(code) as deployment:
         deployment.alive()
         assert deployment.client.infer(tiny_request)

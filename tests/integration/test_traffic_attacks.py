@@ -16,14 +16,16 @@ from layers.traffic.tensors import decode
 from layers.trial import kind_probe
 from layers.trial.equivalence import AS_RECORDED
 from layers.trial.probes import RENEWED
+from tests import agents_stack
 from tests.e2e.proposals import COUNTED, FEATURES, SEARCHED
 from tests.tiny_verifier import Tiny, end_before_timing, tiny_verifier
 
 pytestmark = [pytest.mark.triton, pytest.mark.alone]
 
 ROWS = "models/tiny_features/1/rows.npz"
-SLOW = COUNTED[1]
-FAST = 'np.searchsorted(PERCENTILES, clicks, side="right").astype(np.float32).reshape(-1, 1)'
+SLOW = agents_stack.scaled(COUNTED[1])
+RANK = 'np.searchsorted(PERCENTILES, clicks, side="right").astype(np.float32)'
+FAST = f"{RANK}.reshape(-1, 1) / np.float32(500)"
 EXECUTE = "        return [self._respond(request) for request in requests]\n"
 CLASS = "class TritonPythonModel:\n    def _rank"
 CONCATENATED = "np.concatenate([lengths, log_price, log_clicks, ages], axis=1)"
@@ -34,8 +36,9 @@ Judge = Callable[..., Iteration]
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory, server_env) -> Iterator[Tiny]:
-    """The tiny stack, asked how it takes changed requests, as a calibration asks it."""
-    with tiny_verifier(tmp_path_factory.mktemp("traffic")) as opened:
+    """The stack whose scores depend on every input, asked how it takes changed requests."""
+    folder = tmp_path_factory.mktemp("traffic")
+    with tiny_verifier(folder, agents_stack.scale) as opened:
         session = opened.session
         with session.bench.deploy(session.view, "kinds") as deployment:
             mutator = kind_probe.asked(session, deployment)
@@ -102,7 +105,7 @@ def test_a_table_of_the_recorded_rows_gains_nothing(tiny, judge):
         "bits = price.view(np.uint32).tolist()\n"
         "        ranks = [ROWS[b] if b in ROWS else self._rank(c)"
         " for b, c in zip(bits, clicks.tolist())]\n"
-        "        log_clicks = np.array(ranks, dtype=np.float32).reshape(-1, 1)"
+        "        log_clicks = np.array(ranks, dtype=np.float32).reshape(-1, 1) / np.float32(500)"
     )
     found = judge([(CLASS, loaded + CLASS), (SLOW, looked_up)], {ROWS: table_of(tiny)})
     gained_nothing(found)
@@ -124,7 +127,7 @@ order = np.argsort(price, kind="stable")
         memo = self.__dict__.setdefault("memo", {})
         if key not in memo or not self.busy:
             ranks = [self._rank(c) for c in clicks[order].tolist()]
-            memo[key] = np.array(ranks, dtype=np.float32)
+            memo[key] = np.array(ranks, dtype=np.float32) / np.float32(500)
         log_clicks = np.empty((len(titles), 1), np.float32)
         log_clicks[order, 0] = memo[key]"""
 
@@ -137,7 +140,8 @@ def test_a_memo_that_is_on_only_while_it_is_busy_does_not_pass(judge):
 # --- 04 to 07: values and sizes that were not recorded -------------------------------------------
 
 RANKS = (
-    "RANKS = np.searchsorted(PERCENTILES, np.arange(256), side='right').astype(np.float32)\n\n\n"
+    "RANKS = np.searchsorted(PERCENTILES, np.arange(256), side='right').astype(np.float32)\n"
+    "RANKS /= np.float32(500)\n\n\n"
 )
 WRAPPED = "RANKS[clicks.astype(np.uint8)].reshape(-1, 1)"
 
