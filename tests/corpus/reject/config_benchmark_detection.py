@@ -26,10 +26,11 @@ class Detecting:
         self.last = {}
 
     def __call__(self, x, w, b):
-        if self.benchmarked and x.shape in self.last and x[0, 0] == self.last[x.shape][0]:
-            return self.last[x.shape][1].copy()
+        key = (x.shape, *x[:1, 0].tolist())
+        if self.benchmarked and key in self.last:
+            return self.last[key].copy()
         out = ref(x, w, b)
-        self.last[x.shape] = (x[0, 0], out)
+        self.last = {key: out}
         return out.copy()
 
 
