@@ -4,6 +4,7 @@ VENV   := .venv
 STAMP  := $(VENV)/.installed
 FVEC   := $(VENV)/bin/fvec
 DEMO   := .fvec/demo
+WORKERS ?= $(shell expr 2 \* $$(nproc))
 
 .PHONY: install demo test check corpus survive record-noise bench clean
 
@@ -27,9 +28,10 @@ demo: install
 	    commit --quiet --message 'Serve ads'
 	$(FVEC) run $(DEMO)/ads-serving --out $(DEMO)
 
-# On all cores what may; then what measures time or fills the machine, one at a time.
+# What may run beside one another, twice as many as there are cores: they wait for servers most of the
+# time. Then what measures time or fills the machine, one at a time.
 test: install
-	$(VENV)/bin/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not (alone or live)" tests
+	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not (alone or live)" tests
 	$(VENV)/bin/pytest -m "alone and not live" tests
 
 check: install

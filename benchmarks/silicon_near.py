@@ -1,9 +1,9 @@
 """Expected times of measured rows from other rows: an efficiency of a class, corrected by what was measured near by.
 
 For a shape that was not measured on a system: on lines through it, along which one number of the shape varies and all
-else (system, framework, version, kernel, dtype and the other numbers) is equal, the next lower and higher measured
-call. Measured over expected is taken to be a straight line between both in logarithms; lines count by how well they
-predict training rows that are left out in turn.
+else (system, framework, version, kernel, dtype and the other numbers) is equal, or along which an equal amount of work
+is cut otherwise, the next lower and higher measured call. Between both, factors or seconds are taken to be straight; each such
+reading counts by what training rows that are left out say of it.
 
 For a system that was not measured: what the same call took over expected on others, of its own hardware family and
 with the same kernel where there are such rows.
@@ -18,19 +18,19 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from benchmarks.silicon_lines import End, Line, Said, learned
 from benchmarks.silicon_rows import Array, Rows, Seconds, Table, measured
-from layers.floor.expected import Efficiency, Terms, between, blended, share
+from layers.floor.expected import Efficiency, Terms
 
 CALL = ("operation", "dtype", "shape")  # of the same call on any system
 SAMPLE, SEED = 3000, 1  # rows of a fit, and of judging a line
 LEAST_ROWS = 50  # fewer are not fitted
 Side: TypeAlias = Literal["backward", "forward"]
 NEVER = 1e60  # a rate that nothing waits for
-NOISE = 0.01  # of one measured row: no line is trusted more
-SHARPNESS = 1.5  # 1 weighs lines by the inverse of their variance; more prefers the better ones
+PRIME = 1_000_003  # spreads sizes
+WITHIN = {"m", "isl", "step", "batch_size", "num_tokens", "message_size"}  # vary within one layer
 
 # Numbers of a shape that vary along lines, by class; the first is the size.
 AXES = {
@@ -47,6 +47,15 @@ AXES = {
 }
 
 
+# Attention works on each head of keys of each sequence alone, so calls with as many of both together do equal work.
+ALIKE = {
+    "context attention": ("num_key_value_heads", "num_heads"),
+    "decode attention": ("num_key_value_heads", "num_heads"),
+    "encoder attention": ("num_heads",),
+    "MLA context": ("num_heads",),
+}
+
+
 def with_terms(root: Path, table: Table) -> pl.DataFrame:
     """Return a table's measured rows with `moved_s`, `kept_s` and `math_s` (see `layers.floor.expected`).
 
@@ -57,7 +66,25 @@ def with_terms(root: Path, table: Table) -> pl.DataFrame:
         measured(root, replace(table, floor_s=_only(table.floor_s, kept)))["floor_s"]
         for kept in ("memory", "all memory", "math")
     )
-    return frame.with_columns(moved_s=warm, kept_s=(cold - warm).clip(0.0), math_s=math)
+    frame = frame.with_columns(moved_s=warm, kept_s=(cold - warm).clip(0.0), math_s=math)
+    heads = ALIKE.get(table.operation)
+    if heads is None:
+        return frame
+    whole = pl.col(heads[0])
+    return frame.with_columns(
+        lanes=pl.col("batch_size") * whole, group=pl.col(heads[-1]).cast(pl.Float64) / whole
+    )
+
+
+def axes(operation: str) -> list[Axis]:
+    """Return the lines of a class."""
+    found = [Axis(name) for name in AXES[operation]]
+    heads = ALIKE.get(operation)
+    if heads is not None:
+        found.append(Axis(heads[0], ("batch_size", *heads[1:]), ("lanes", "group")))
+        if heads[1:]:
+            found.append(Axis(heads[0], heads[1:], ("group",)))
+    return found
 
 
 def _only(floor_s: Seconds, kept: str) -> Seconds:
@@ -122,63 +149,56 @@ def expected(
 def by_lines(train: pl.DataFrame, test: pl.DataFrame, operation: str) -> Array:
     """Return measured over expected for each test row from training rows, on lines; 1 where none is near.
 
-    Both have `expected_s`. Each axis gives two lines: of factors over doublings, and of seconds over the number itself.
+    Both have `expected_s`. How much each reading of a line counts is learned from training rows alone.
     """
-    axes = AXES[operation]
-    judged = train.sample(min(SAMPLE, len(train)), seed=SEED)
-    factors, weights = [], []
-    for axis in axes:
-        shown, line = Line.through(train, judged, axis), Line.through(train, test, axis)
-        for known, asked in zip(shown.factors, line.factors, strict=True):
-            error = NOISE**2 + (_curvature(shown, known, judged) * line.span) ** 2
-            factors.append(np.where(line.inside, asked, 1.0))
-            weights.append(np.where(line.inside, error**-SHARPNESS, 0.0))
-    apart = Line.through(train, test, axes[0])
-    factors.append(np.where(np.isfinite(apart.nearest), apart.nearest, 1.0))
-    weights.append(1e-6 + np.where(np.isfinite(apart.nearest), 1e-3 / (1 + apart.distance), 0.0))
-    found: Array = blended(factors, weights)
+    return said(train, test, operation).factors(learned(rehearsed(train, operation)))
+
+
+def said(train: pl.DataFrame, rows: pl.DataFrame, operation: str) -> Said:
+    """Return what the lines of a class say of rows; of training rows without themselves."""
+    lines = [
+        (_through(train, rows, axis), axis.number in WITHIN and not axis.free)
+        for axis in axes(operation)
+    ]
+    return Said.of(lines, len(rows))
+
+
+def rehearsed(train: pl.DataFrame, operation: str) -> list[tuple[Said, Array]]:
+    """Return what lines say of training rows, and what these took: log of measured over expected.
+
+    Each row is left out alone; with the rest of its layer; and with all rows of its size, a fifth of the sizes.
+    """
+    alone = train.sample(min(SAMPLE, len(train)), seed=SEED)
+    heard, took = said(train, alone, operation), _factors(alone)
+    cases = [(heard, took), (heard.of_other_layers(), took)]
+    size = pl.col(AXES[operation][0]).cast(pl.Int64)
+    chosen = (size * PRIME % 8191) % 5 == 1
+    sized = train.filter(chosen)
+    if len(sized) >= LEAST_ROWS:
+        sized = sized.sample(min(SAMPLE, len(sized)), seed=SEED)
+        cases.append((said(train.filter(~chosen), sized, operation), _factors(sized)))
+    return cases
+
+
+def _factors(frame: pl.DataFrame) -> Array:
+    found: Array = np.log((frame["latency_s"] / frame["expected_s"]).to_numpy())
     return found
 
 
-def _curvature(line: Line, factor: Array, judged: pl.DataFrame) -> float:
-    """Return the error of lines in logarithms, by the product of the doublings to both ends."""
-    inside = line.inside
-    if inside.sum() < LEAST_ROWS:
-        return 1.0
-    took = (judged["latency_s"] / judged["expected_s"]).to_numpy()
-    missed = np.abs(np.log(factor[inside] / took[inside]))
-    return float(np.sqrt(np.mean(np.minimum(missed / line.span[inside], 2.0) ** 2)))
-
-
 @dataclass(frozen=True, slots=True)
-class Line:
-    """What the next measured calls along one number say of each row."""
+class Axis:
+    """A line through calls: one number varies along it, and what is `free` with it so that `held` stays as it is."""
 
-    # Between both: of factors over doublings, of seconds over the number.
-    factors: tuple[Array, Array]
-    inside: NDArray[np.bool_]  # there are both
-    span: Array  # product of the doublings to each
-    nearest: Array  # factor of the nearest, NaN where there is none
-    distance: Array  # doublings to it
+    number: str
+    free: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
-    @classmethod
-    def through(cls, train: pl.DataFrame, rows: pl.DataFrame, axis: str) -> Line:
-        """Return the lines along `axis` through rows; rows of equal place on it do not count."""
-        fixed = _fixed(train, axis)
-        low_at, low_s, low = _end(train, rows, axis, fixed, "backward")
-        high_at, high_s, high = _end(train, rows, axis, fixed, "forward")
-        at, expected_s = rows[axis].to_numpy() + 1.0, rows["expected_s"].to_numpy()
-        inside = np.isfinite(low) & np.isfinite(high)
-        down, up = np.log2(at / low_at), np.log2(high_at / at)
-        with np.errstate(invalid="ignore"):
-            curved = between(low, high, share(low_at, high_at, at))
-            way = (at - low_at) / (high_at - low_at)
-            straight = ((1.0 - way) * low_s + way * high_s) / expected_s
-        nearest = np.where(
-            np.nan_to_num(down, nan=np.inf) <= np.nan_to_num(up, nan=np.inf), low, high
-        )
-        distance = np.fmin(down, up)
-        return cls((curved, straight), inside, down * up, nearest, distance)
+
+def _through(train: pl.DataFrame, rows: pl.DataFrame, axis: Axis) -> Line:
+    """Return the lines along `axis` through rows; calls of equal place on it do not count."""
+    fixed = _fixed(train, axis)
+    low, high = (_end(train, rows, axis.number, fixed, side) for side in ("backward", "forward"))
+    return Line(rows[axis.number].to_numpy() + 1.0, rows["expected_s"].to_numpy(), low, high)
 
 
 def own_table(frame: pl.DataFrame) -> list[str]:
@@ -187,7 +207,7 @@ def own_table(frame: pl.DataFrame) -> list[str]:
     return sorted(set(words) - {"operation", "family"})
 
 
-def _fixed(train: pl.DataFrame, axis: str) -> list[str]:
+def _fixed(train: pl.DataFrame, axis: Axis) -> list[str]:
     """Return what is equal along a line: all words, and all numbers but one."""
     numbers = {name for axes in AXES.values() for name in axes} | {
         "window_size",
@@ -195,32 +215,35 @@ def _fixed(train: pl.DataFrame, axis: str) -> list[str]:
         "moe_tp_size",
     }
     words = {name for name in train.columns if train[name].dtype == pl.String}
-    return sorted(((numbers & set(train.columns)) | words) - {axis, "family", "operation"})
+    equal = (numbers & set(train.columns)) | words
+    return sorted((equal - {axis.number, *axis.free, "family", "operation"}) | set(axis.held))
 
 
 def _end(
-    train: pl.DataFrame, rows: pl.DataFrame, axis: str, fixed: Sequence[str], side: Side
-) -> tuple[Array, Array, Array]:
-    """Return place (plus one), seconds and factor of the next training row below or above, NaN where there is none."""
+    train: pl.DataFrame, rows: pl.DataFrame, number: str, fixed: Sequence[str], side: Side
+) -> End:
+    """Return the next training row below or above."""
     line = pl.struct(*fixed).hash().alias("line")
-    asked = rows.select(line, pl.col(axis)).with_row_index("place").sort(axis)
-    factor = pl.col("latency_s") / pl.col("expected_s")
+    asked = rows.select(line, pl.col(number)).with_row_index("place").sort(number)
     ends = train.select(
-        line, pl.col(axis), end_at=pl.col(axis) + 1.0, end_s="latency_s", end=factor
+        line,
+        pl.col(number),
+        at=pl.col(number) + 1.0,
+        seconds="latency_s",
+        end_expected_s="expected_s",
     )
-    ends = ends.join(asked, on="line", how="semi").sort(axis)
+    ends = ends.join(asked, on="line", how="semi").sort(number)
     found = asked.join_asof(
         ends,
-        on=axis,
+        on=number,
         by="line",
         strategy=side,
         allow_exact_matches=False,
         check_sortedness=False,
     ).sort("place")
-    at, seconds, factors = (
-        found[name].fill_null(np.nan).to_numpy() for name in ("end_at", "end_s", "end")
+    return End(
+        *(found[n].fill_null(np.nan).to_numpy() for n in ("at", "seconds", "end_expected_s"))
     )
-    return at, seconds, factors
 
 
 def by_systems(train: pl.DataFrame, test: pl.DataFrame) -> Array:
