@@ -136,8 +136,8 @@ def learned(cases: Sequence[tuple[Said, Array]]) -> Array:
             total, slopes = total + error, slopes + slope
         return total, slopes
 
-    found = minimize(missed, start.ravel(), jac=True, method="L-BFGS-B").x
-    return np.reshape(found, (2, columns))
+    found: Array = minimize(missed, start.ravel(), jac=True, method="L-BFGS-B").x
+    return found.reshape(2, columns)
 
 
 def _error(said: Said, took: Array, weights: Array) -> tuple[float, Array]:
