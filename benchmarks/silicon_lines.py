@@ -110,8 +110,9 @@ class Said:
         """Return how much each reading counts for each row; they add up to 1."""
         says = np.isfinite(self.spans)
         power = np.where(says, weights[0] - weights[1] * np.where(says, self.spans, 0.0), -np.inf)
-        counts: Array = np.exp(power - power.max(1, keepdims=True))
-        return counts / counts.sum(1, keepdims=True)
+        counts = np.exp(power - power.max(1, keepdims=True))
+        found: Array = counts / counts.sum(1, keepdims=True)
+        return found
 
     def factors(self, weights: Array) -> Array:
         """Return measured over expected of each row."""
