@@ -32,6 +32,8 @@ class End:
     at: Array  # its place on the line, above 0
     seconds: Array
     expected_s: Array
+    beyond_at: Array  # of the next call beyond it
+    beyond: Array  # measured over expected of that one
 
     @property
     def factor(self) -> Array:
@@ -52,7 +54,7 @@ class Line:
         """Return each reading: measured over expected, NaN where it says nothing, and the doublings that it spans.
 
         Between both ends: a line of factors over doublings, of seconds over the number, of seconds over those
-        expected; then the factor of the nearer end alone.
+        expected; a curve of factors through the ends beyond, too; then the factor of the nearer end alone.
         """
         low, high = self.low, self.high
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -67,9 +69,25 @@ class Line:
         for way in ways:
             seconds = low.seconds + way * (high.seconds - low.seconds)
             found.append((seconds / self.expected_s, span))
+        found.append((self._through_four(), span))
         is_low = np.nan_to_num(down, nan=np.inf) <= np.nan_to_num(up, nan=np.inf)
         nearer = np.where(is_low, low.factor, high.factor)
         return [*found, (nearer, np.fmin(down, up))]
+
+    def _through_four(self) -> Array:
+        """Return the factor on a cubic of logarithms through the two next calls on either side."""
+        low, high = self.low, self.high
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            places = [
+                np.log2(at / self.at) for at in (low.beyond_at, low.at, high.at, high.beyond_at)
+            ]
+            logs = [np.log(one) for one in (low.beyond, low.factor, high.factor, high.beyond)]
+            found = np.zeros_like(self.at)
+            for own, (place, log) in enumerate(zip(places, logs, strict=True)):
+                others = [other for number, other in enumerate(places) if number != own]
+                found += log * np.prod([other / (other - place) for other in others], axis=0)
+            factor: Array = np.exp(found)
+        return factor
 
 
 def _way(low: Array, high: Array, at: Array) -> Array:

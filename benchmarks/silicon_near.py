@@ -25,7 +25,8 @@ from benchmarks.silicon_rows import Array, Rows, Seconds, Table, measured
 from layers.floor.expected import Efficiency, Terms
 
 CALL = ("operation", "dtype", "shape")  # of the same call on any system
-SAMPLE, SEED = 3000, 1  # rows of a fit, and of judging a line
+SAMPLE, SEED = 3000, 1  # rows of a fit
+REHEARSED = 12_000  # rows that readings of lines are tried on
 LEAST_ROWS = 50  # fewer are not fitted
 Side: TypeAlias = Literal["backward", "forward"]
 NEVER = 1e60  # a rate that nothing waits for
@@ -168,14 +169,14 @@ def rehearsed(train: pl.DataFrame, operation: str) -> list[tuple[Said, Array]]:
 
     Each row is left out alone; with the rest of its layer; and with all rows of its size, a fifth of the sizes.
     """
-    alone = train.sample(min(SAMPLE, len(train)), seed=SEED)
+    alone = train.sample(min(REHEARSED, len(train)), seed=SEED)
     heard, took = said(train, alone, operation), _factors(alone)
     cases = [(heard, took), (heard.of_other_layers(), took)]
     size = pl.col(AXES[operation][0]).cast(pl.Int64)
     chosen = (size * PRIME % 8191) % 5 == 1
     sized = train.filter(chosen)
     if len(sized) >= LEAST_ROWS:
-        sized = sized.sample(min(SAMPLE, len(sized)), seed=SEED)
+        sized = sized.sample(min(REHEARSED, len(sized)), seed=SEED)
         cases.append((said(train.filter(~chosen), sized, operation), _factors(sized)))
     return cases
 
@@ -233,6 +234,11 @@ def _end(
         end_expected_s="expected_s",
     )
     ends = ends.join(asked, on="line", how="semi").sort(number)
+    next_one = 1 if side == "backward" else -1
+    ends = ends.with_columns(
+        beyond_at=pl.col("at").shift(next_one).over("line"),
+        beyond=(pl.col("seconds") / pl.col("end_expected_s")).shift(next_one).over("line"),
+    )
     found = asked.join_asof(
         ends,
         on=number,
@@ -242,7 +248,10 @@ def _end(
         check_sortedness=False,
     ).sort("place")
     return End(
-        *(found[n].fill_null(np.nan).to_numpy() for n in ("at", "seconds", "end_expected_s"))
+        *(
+            found[name].fill_null(np.nan).to_numpy()
+            for name in ("at", "seconds", "end_expected_s", "beyond_at", "beyond")
+        )
     )
 
 

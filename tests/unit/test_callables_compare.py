@@ -212,6 +212,42 @@ def test_a_slice_that_is_all_rounding_is_held_to_what_the_baseline_errs_there() 
     assert (failure, judge.gates()[-1].reason) == (None, "within_referee_error")
 
 
+def test_slices_are_of_usual_content_alone() -> None:
+    """Where rows are equal, a column may cancel out that is computed from numbers of any size."""
+    truth = np.tile(RNG.standard_normal(64), (64, 1))
+    truth[:, 5] = 1e-5
+    old = truth.astype(np.float32)
+    new = old.copy()
+    new[:, 5] += np.float32(1e-7)
+    assert _add("reorder", old, new, group="constant")[1] is None
+    failure = _add("reorder", old, new, truth)[1]
+    assert failure is not None
+    assert failure.reason == "beyond_ten_times"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "truth", "reason"),
+    [
+        (0.0, 3e-15, None, None),  # as the variance of equal numbers
+        (0.0, 1e-4, None, "beyond_ten_times"),
+        (2e-9, 9e-9, 0.0, None),  # what the baseline leaves is rounding, too
+        (1e-20, 0.0, None, "beyond_ten_times"),  # small numbers are no rounding
+        (1e-20, 0.0, 1e-20, "beyond_ten_times"),
+    ],
+)
+def test_an_output_that_is_all_rounding_may_round_as_it_does_on_usual_content(
+    old: float, new: float, truth: float | None, reason: str | None
+) -> None:
+    judge = Judge(ChangeClass.REORDER)
+    assert judge.add("a call", _answers(ONES), _answers(ONES)) is None
+    referee = None if truth is None else _answers(np.full(1000, truth))
+    sides = (_answers(np.full(1000, value, dtype=np.float32)) for value in (old, new))
+    failure = judge.add("other content", *sides, referee, "constant")
+    assert (failure and failure.reason) == reason
+    if truth is not None and reason is None:
+        assert judge.gates()[-1].reason == "within_referee_error"
+
+
 def test_few_numbers_are_no_slice() -> None:
     truth = np.zeros((64, 8))
     truth[:, 0] = RNG.standard_normal(64)

@@ -39,7 +39,13 @@ def test_settings_of_the_whole_process_are_watched() -> None:
 
 
 def test_the_largest_blocks_of_memory_come_and_go_by_themselves() -> None:
-    assert snapshot.take({})["large blocks"][1] is True
+    before = snapshot.take({})
+    assert before["large blocks"][1] is True
+    held = [np.ones(24 << 20, dtype=np.uint8) for _ in range(4)]  # on the heap, once freed
+    kept = [bytearray(1000) for _ in range(100)]
+    del held
+    assert _changed(before) == []
+    assert kept
 
 
 @pytest.mark.parametrize(

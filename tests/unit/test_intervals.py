@@ -81,6 +81,18 @@ def test_no_fresh_start_may_lie_far_below_what_was_seen(fresh, said):
     assert confirmed(fresh, SEEN, QUIET) == said
 
 
+@pytest.mark.parametrize(
+    ("fresh", "said"),
+    [
+        ([[2.06], [1.99]], "gain_confirmed"),  # 7.9 and 7.3 times, beside 8.2
+        ([[2.06], [1.00]], "launches_differ"),  # 2.7 times is another kind of start
+    ],
+)
+def test_starts_of_a_large_gain_may_differ_by_more(fresh, said):
+    seen = [[2.10, 2.11, 2.09, 2.10]]
+    assert confirmed(fresh, seen, QUIET)[1] == said
+
+
 def test_two_estimates_are_compared_by_the_interval_of_their_ratio():
     found = ratio_between(Estimate(2.0, (1.8, 2.2), 4), Estimate(1.0, (0.9, 1.1), 6))
     assert found.ratio == pytest.approx(0.5)

@@ -12,7 +12,10 @@ RNG = np.random.default_rng(5)
 
 def line_of(seconds, expected_s, at, low, high):
     """Return the line from `low` to `high` through `at`, with seconds by place and by expectation."""
-    ends = (End(end, seconds(end), expected_s(end)) for end in (low, high))
+    ends = [
+        End(end, seconds(end), expected_s(end), far, seconds(far) / expected_s(far))
+        for end, far in ((low, low / 2), (high, high * 2))
+    ]
     return Line(at, expected_s(at), *ends)
 
 
@@ -22,6 +25,7 @@ def line_of(seconds, expected_s, at, low, high):
         (0, lambda at: 3e-6 * at**1.3),  # a power of the number
         (1, lambda at: 2e-6 + 5e-7 * at),  # straight in the number
         (2, lambda at: 2e-6 + 4e-9 * at**1.5),  # straight in what is expected
+        (3, lambda at: 1e-9 * at**1.5 * np.exp(0.3 * np.log(at) - 0.1 * np.log(at) ** 2)),  # curved
     ],
 )
 def test_each_reading_is_right_of_its_own_law(reading, seconds):
@@ -40,8 +44,8 @@ def test_each_reading_is_right_of_its_own_law(reading, seconds):
 
 def test_one_end_gives_its_factor_and_nothing_between():
     nothing = np.full(1, np.nan)
-    low = End(np.array([4.0]), np.array([8e-6]), np.array([2e-6]))
-    line = Line(np.array([8.0]), np.array([3e-6]), low, End(nothing, nothing, nothing))
+    low = End(np.array([4.0]), np.array([8e-6]), np.array([2e-6]), nothing, nothing)
+    line = Line(np.array([8.0]), np.array([3e-6]), low, End(*[nothing] * 5))
     *between, (nearer, span) = line.readings()
     assert all(np.isnan(factor).all() for factor, _ in between)
     assert (nearer.tolist(), span.tolist()) == ([4.0], [1.0])
