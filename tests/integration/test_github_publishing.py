@@ -76,7 +76,7 @@ def test_a_body_is_rendered_anew_and_says_what_it_stands_on(ran: Ran, github: Fa
 
     first, second = (pull(github, number)["body"] for number in (1, 2))
     assert first.startswith(f"{MARKER}\n\n**Look up all inputs in one pass")
-    assert f"\n\nMeasured on commit `{ran.base}` of `main`.\n\n## What was slow" in first
+    assert f"\n\nMeasured on commit `{ran.base}` of `main`.\n\n## Notes\n\n- " in first
     assert f"Stacked on #1. Measured on commit `{ran.commit(1)}`, the head of" in second
     assert "ads-ranking-team answers for it." in first
     assert "`/fvec rerun`" in first
