@@ -19,7 +19,7 @@ from layers.floor.expected import between, blended, share
 
 Array: TypeAlias = NDArray[np.float64]
 
-NOISE = 0.01  # of measured rows: smaller errors hardly count
+NOISE = 0.02  # of measured rows: smaller errors hardly count
 LEAST_SPAN = 1e-3  # doublings
 UNSAID = -6.0  # log of what "as expected" counts at first
 HELD = 1e-5  # how weights are held to where they start, where rows say little of them
