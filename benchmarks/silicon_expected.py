@@ -35,7 +35,6 @@ from knowledge.store import builtin_directory
 from layers.floor.expected import Efficiency
 
 CARD = builtin_directory() / "hardware" / "expected-times.yaml"
-PRIMES = (1_000_003, 10_007, 100_003, 7, 31, 1_009, 65_537, 127)
 PROTOCOLS = ("points", "sizes", "models")
 GROUP = ("dtype", "family")
 GIVEN_BACK = 0.01  # relative
@@ -118,11 +117,7 @@ def held_out(entry: Table, protocol: str, frame: pl.DataFrame) -> pl.Series:
     else:
         layer = LAYER.get(entry.operation, ())
         names = list(near.AXES[entry.operation][:1] if protocol == "sizes" else layer)
-    mixed = pl.lit(0, dtype=pl.Int64)
-    for name, prime in zip(names, PRIMES, strict=False):
-        if name in frame.columns:  # absent is 0, in a table as in all of them together
-            mixed = mixed + pl.col(name).fill_null(0).cast(pl.Int64) * prime
-    one_in_five = (mixed % 8191) % 5 == 0 if names else pl.lit(value=False)
+    one_in_five = near.fifth(names, frame) == 0 if names else pl.lit(value=False)
     return frame.select(pl.repeat(0, pl.len()).alias("_"), held=one_in_five)["held"]
 
 

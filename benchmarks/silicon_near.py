@@ -2,8 +2,8 @@
 
 For a shape that was not measured on a system: on lines through it, along which one number of the shape varies and all
 else (system, framework, version, kernel, dtype and the other numbers) is equal, or along which an equal amount of work
-is cut otherwise, the next lower and higher measured call. Between both, factors or seconds are taken to be straight; each such
-reading counts by what training rows that are left out say of it.
+is cut otherwise, the next lower and higher measured call. How much each way to read
+such a line counts (see `silicon_lines`) is learned from training rows that are left out.
 
 For a system that was not measured: what the same call took over expected on others, of its own hardware family and
 with the same kernel where there are such rows.
@@ -30,7 +30,7 @@ REHEARSED = 12_000  # rows that readings of lines are tried on
 LEAST_ROWS = 50  # fewer are not fitted
 Side: TypeAlias = Literal["backward", "forward"]
 NEVER = 1e60  # a rate that nothing waits for
-PRIME = 1_000_003  # spreads sizes
+PRIMES = (1_000_003, 10_007, 100_003, 7, 31, 1_009, 65_537, 127)  # spread shapes
 WITHIN = {"m", "isl", "step", "batch_size", "num_tokens", "message_size"}  # vary within one layer
 
 # Numbers of a shape that vary along lines, by class; the first is the size.
@@ -172,8 +172,7 @@ def rehearsed(train: pl.DataFrame, operation: str) -> list[tuple[Said, Array]]:
     alone = train.sample(min(REHEARSED, len(train)), seed=SEED)
     heard, took = said(train, alone, operation), _factors(alone)
     cases = [(heard, took), (heard.of_other_layers(), took)]
-    size = pl.col(AXES[operation][0]).cast(pl.Int64)
-    chosen = (size * PRIME % 8191) % 5 == 1
+    chosen = fifth(AXES[operation][:1], train) == 1  # fifth 0 may be held out from all of this
     sized = train.filter(chosen)
     if len(sized) >= LEAST_ROWS:
         sized = sized.sample(min(REHEARSED, len(sized)), seed=SEED)
@@ -181,7 +180,17 @@ def rehearsed(train: pl.DataFrame, operation: str) -> list[tuple[Said, Array]]:
     return cases
 
 
+def fifth(names: Sequence[str], frame: pl.DataFrame) -> pl.Expr:
+    """Return which of five parts, 0 to 4, a row of a frame belongs to by numbers of its shape."""
+    mixed = pl.lit(0, dtype=pl.Int64)
+    for name, prime in zip(names, PRIMES, strict=False):
+        if name in frame.columns:  # absent is 0, in a table as in all of them together
+            mixed = mixed + pl.col(name).fill_null(0).cast(pl.Int64) * prime
+    return (mixed % 8191) % 5
+
+
 def _factors(frame: pl.DataFrame) -> Array:
+    """Return the log of measured over expected of rows."""
     found: Array = np.log((frame["latency_s"] / frame["expected_s"]).to_numpy())
     return found
 
