@@ -172,7 +172,7 @@ def spent(cost: Cost, *, split: bool = False) -> str:
             f"{numbers.count(cost.cache_write_tokens)} written to it)"
         )
         parts = [
-            _several(cost.calls, "call"),
+            numbers.counted(cost.calls, "call"),
             f"{numbers.count(cost.tokens)} tokens{kinds if split else ''}",
             "no price given" if cost.usd is None else numbers.money(cost.usd),
         ]
@@ -350,7 +350,7 @@ def _told(story: Story, iteration: Iteration | None) -> Line:
 
 def _became(story: Story, iteration: Iteration | None) -> Line:
     rounds = max((step.round for step in story.steps), default=0)
-    after = f" after {_several(rounds, 'round')}" if rounds else ""
+    after = f" after {numbers.counted(rounds, 'round')}" if rounds else ""
     if iteration is not None:
         reason = code(iteration.reason, MOST_NAME)
         return (
@@ -401,7 +401,3 @@ def _backlog(lines: Sequence[str]) -> tuple[Line, ...]:
     if more > 0:
         shown.append((words(f"and {numbers.count(more)} more"),))
     return tuple(shown)
-
-
-def _several(count: int, what: str) -> str:
-    return f"{numbers.count(count)} {what}{'' if count == 1 else 's'}"

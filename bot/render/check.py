@@ -136,7 +136,7 @@ def current(measured_on: str, verdict: str, reason: str) -> Check:
 
 def ended(conclusion: str, run_id: str, accepted: int) -> Check:
     """Return the check of an analysis that came to its end: it never fails a commit."""
-    changes = f"{accepted} change{'' if accepted == 1 else 's'} accepted"
+    changes = f"{numbers.counted(accepted, 'change')} accepted"
     return Check(
         "success" if accepted else "neutral",
         text.title(f"{changes}, run {run_id}", TITLE_LIMIT),

@@ -128,5 +128,5 @@ def on_top_line(found: OnTop) -> str:
     if found.look is None:
         return f"{what}: {said}"
     ratio = numbers.times_between(found.look.estimate, found.look.ci)
-    launches = f"{found.look.k} launch{'es' if found.look.k != 1 else ''}"
+    launches = numbers.counted(found.look.k, "launch", "es")
     return f"{what}: {ratio} after {launches}, {said}"

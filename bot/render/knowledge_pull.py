@@ -62,7 +62,7 @@ class Conflict:
 def headline(learned: Sequence[Learned], conflicts: Sequence[Conflict]) -> str:
     """Return the title."""
     findings = sum(len(one.findings) for one in learned)
-    told = f"{_many(findings, 'finding')} on {_many(len(learned), 'card')}"
+    told = f"{numbers.counted(findings, 'finding')} on {numbers.counted(len(learned), 'card')}"
     if conflicts:
         told += f", {len(conflicts)} left to a person"
     return title(f"knowledge: {told}")
@@ -97,7 +97,7 @@ def _findings(learned: Sequence[Learned]) -> str:
         return ""
     shown = table(_HEAD, rows[:MOST_FINDINGS], right="lllr")
     more = len(rows) - MOST_FINDINGS
-    return f"{shown}\n\nand {_many(more, 'more finding')}." if more > 0 else shown
+    return f"{shown}\n\nand {numbers.counted(more, 'more finding')}." if more > 0 else shown
 
 
 def _row(card: str, finding: Finding) -> list[str]:
@@ -142,7 +142,9 @@ def _both_sides(conflict: Conflict) -> Iterator[str]:
 def _side(content: str) -> str:
     shown = fence(content[:LONGEST_SIDE], "yaml")
     more = len(content) - LONGEST_SIDE
-    return f"{shown}\n\n{_many(more, 'more character')} in the file." if more > 0 else shown
+    return (
+        f"{shown}\n\n{numbers.counted(more, 'more character')} in the file." if more > 0 else shown
+    )
 
 
 def _plain(path: str) -> str:
@@ -152,7 +154,3 @@ def _plain(path: str) -> str:
 
 def _problems(problems: Sequence[str]) -> str:
     return bullets(inline(problem, 300) for problem in problems[:MOST_LISTED])
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{numbers.count(count)} {noun}{'' if count == 1 else 's'}"

@@ -295,7 +295,7 @@ def _gain_rows(measured: Measured, noise: Noise | None, called: Words) -> list[R
 def _on_top(on_top: OnTop, look: Look) -> Row:
     others = len(on_top.others)
     name = f"throughput on top of the {f'{others} others' if others != 1 else 'other change'}"
-    n = f"{look.pairs} pairs, {look.k} launch{'es' if look.k != 1 else ''}"
+    n = f"{look.pairs} pairs, {numbers.counted(look.k, 'launch', 'es')}"
     return said(name, *_ratio(look.estimate, look.ci), n, numbers.percent(look.floor))
 
 

@@ -44,6 +44,11 @@ def count(value: int) -> str:
     return f"{value:,d}"
 
 
+def counted(value: int, noun: str, plural: str = "s") -> str:
+    """Return a count of something: 1 launch, 1,200 requests; `plural` is what more than one add."""
+    return f"{count(value)} {noun}{'' if value == 1 else plural}"
+
+
 def times(ratio: float) -> str:
     """Return a ratio: 1.41x, with a multiplication sign."""
     return f"{number(ratio)}{TIMES}"

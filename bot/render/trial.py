@@ -78,7 +78,9 @@ def requests(found: Iteration | JudgeReport) -> Line:
         if name in sent
     ]
     if changed:
-        parts.append(f"{numbers.count(sum(changed))} changed in {_of(len(changed), 'kind')}")
+        parts.append(
+            f"{numbers.count(sum(changed))} changed in {numbers.counted(len(changed), 'kind')}"
+        )
     told = f"one at a time to both arms: {', '.join(parts)}; {_refusals(found)}"
     return (words(told),)
 
@@ -90,9 +92,7 @@ def _refusals(found: Iteration | JudgeReport) -> str:
     if not refused:
         return "none was refused"
     who = "both arms alike" if _result(found, "refusals") is GateResult.PASS else "an arm"
-    return (
-        f"{numbers.count(sum(refused))} of them, of {_of(len(refused), 'kind')}, refused by {who}"
-    )
+    return f"{numbers.count(sum(refused))} of them, of {numbers.counted(len(refused), 'kind')}, refused by {who}"
 
 
 def kinds(traffic: TrafficRecord) -> Line:
@@ -112,11 +112,11 @@ def not_sent(traffic: TrafficRecord) -> Line:
     line: list[Span] = []
     for reason, count in why.most_common(MOST_REASONS):
         line += [
-            words(f"{'; ' if line else ''}{_of(count, 'change')}: "),
+            words(f"{'; ' if line else ''}{numbers.counted(count, 'change')}: "),
             theirs(reason, MOST_NAME),
         ]
     rest = len(why) - MOST_REASONS
-    return (*line, words(f"; {_of(rest, 'more reason')}")) if rest > 0 else tuple(line)
+    return (*line, words(f"; {numbers.counted(rest, 'more reason')}")) if rest > 0 else tuple(line)
 
 
 def renewed(traffic: TrafficRecord) -> Line:
@@ -181,8 +181,12 @@ def other_arm(blocks: Sequence[Block]) -> Line:
         return ()
     moved = [block for block in known if not block.idle_frozen]
     if not moved:
-        return (words(f"held still while one was measured, in each of {_of(len(known), 'block')}"),)
-    line = (strong(f"not held still in {len(moved)} of {_of(len(known), 'block')}"),)
+        return (
+            words(
+                f"held still while one was measured, in each of {numbers.counted(len(known), 'block')}"
+            ),
+        )
+    line = (strong(f"not held still in {len(moved)} of {numbers.counted(len(known), 'block')}"),)
     used = [block.idle_cpu for block in moved if block.idle_cpu is not None]
     if not used:
         return line
@@ -199,7 +203,7 @@ def cpu(found: Iteration | JudgeReport) -> Line:
         return ()
     share = 1 / costs.cpu_ratio
     launches = len({pair.launch for pair in (*found.pairs, *found.confirm)})
-    over = f", over {_of(launches, 'launch', 'es')}" if launches else ""
+    over = f", over {numbers.counted(launches, 'launch', 'es')}" if launches else ""
     interval = numbers.between((1 / high, 1 / low), share)
     told = (
         f"{numbers.number(share)} of the baseline's per request (95 % interval {interval}), with "
@@ -214,7 +218,11 @@ def start(costs: Costs) -> Line:
         f"{numbers.number(arm.ready_s)}{numbers.NO_BREAK}s"
         for arm in (costs.candidate, costs.baseline)
     )
-    over = f"medians of {_of(costs.launches, 'launch', 'es')}" if costs.launches > 1 else "1 launch"
+    over = (
+        f"medians of {numbers.counted(costs.launches, 'launch', 'es')}"
+        if costs.launches > 1
+        else "1 launch"
+    )
     return (words(f"{new} to the first answer, {old} before ({over})"),)
 
 
@@ -236,10 +244,6 @@ def memory(costs: Costs) -> Line:
 
 def _mib(size: float) -> str:
     return f"{numbers.number(size)}{numbers.NO_BREAK}MiB"
-
-
-def _of(count: int, what: str, plural: str = "s") -> str:
-    return f"{numbers.count(count)} {what}{plural if count != 1 else ''}"
 
 
 def _listed(named: Sequence[tuple[Span, str]], most: int) -> Line:

@@ -134,7 +134,7 @@ def limited(
     if group != BASE:
         allowed = np.maximum(allowed, SMALLEST[float_bytes(leaf)])
         if _rounding_only(values, size):
-            allowed = np.maximum(allowed, SLACK_EPS * eps_of(leaf) * usual)
+            allowed = np.maximum(allowed, _usual_rounding(leaf, usual))
     for reason, factor, one_in in (
         ("beyond_ten_times", OUTLIER_FACTOR, 0),
         ("too_many_outliers", 1.0, OUTLIERS_ONE_IN),
@@ -261,6 +261,11 @@ def eps_of(leaf: Leaf) -> float:
     return BFLOAT16_EPS if leaf.dtype == "bfloat16" else EPS[float_bytes(leaf)]
 
 
+def _usual_rounding(leaf: Leaf, usual: float) -> float:
+    """Return the error that an output which is nothing but rounding may have."""
+    return SLACK_EPS * eps_of(leaf) * usual
+
+
 def _slack_eps(leaf: Leaf, group: str) -> float:
     """Return the rounding units that a candidate may err by beside.
 
@@ -280,7 +285,7 @@ def errors_beyond(errors: Errors, leaf: Leaf, group: str, limit: float, usual: f
         times = f"{errors.repaired:.3g} times the rounding that is allowed"
         return f"{times} where the reference is not finite"
     rounding_only = group != BASE and errors.baseline.largest >= CANCELLED * errors.scale
-    least = SLACK_EPS * eps_of(leaf) * usual if rounding_only else 0.0
+    least = _usual_rounding(leaf, usual) if rounding_only else 0.0
     for what, old, new, slack in _error_pairs(errors, leaf, group):
         if new > max(REFEREE_FACTOR * old + slack, least):
             return f"{what} {new:.3g}, the reference's {old:.3g}"

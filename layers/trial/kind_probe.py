@@ -85,10 +85,9 @@ def _together(kind: Kind, each: Sequence[Taken]) -> Iterator[Taken]:
     Refusals stay apart, and answers that are not finite: in a request that is refused for one input,
     or answered by NaN throughout, nothing is seen of another.
     """
-    apart = [one for one in each if one.answer == "refused" or not one.finite]
-    yield from apart
+    yield from (one for one in each if one.answer == "refused" or not one.finite)
     for answer in _SHARED:
-        same = [one for one in each if one.answer == answer and one not in apart]
+        same = [one for one in each if one.answer == answer and one.finite]
         if same:
             inputs = tuple(name for one in same for name in one.inputs)
             yield Taken(kind.name, answer, inputs)
