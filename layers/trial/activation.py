@@ -8,7 +8,7 @@ agent is never asked whether its change ran. What the baseline shows alike is no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from layers.base import COOKBOOK, Activation, Contract, Hotspot, Hypothesis, Profile, Sign
@@ -31,6 +31,25 @@ class Shown:
     profile: Profile
     mapped: Mapping[str, frozenset[str]] = field(default_factory=dict)  # own files, by model
     served: Mapping[tuple[str, str], str] = field(default_factory=dict)  # by model and field
+
+
+def unsampled(contract: Contract, candidate: Shown) -> bool:
+    """Whether a function that should run is on no stack: a profile that samples may have missed it."""
+    return any(
+        one.sign is Sign.RUNS and _share(one, candidate.profile) is None
+        for one in contract.activation
+    )
+
+
+def with_earlier(now: Shown, earlier: Shown) -> Shown:
+    """Return what an arm showed now, and of its functions those that only an earlier profile has."""
+    known = {_function_of(spot) for spot in now.profile.hotspots}
+    rare = [spot for spot in earlier.profile.hotspots if _function_of(spot) not in known]
+    return replace(now, profile=replace(now.profile, hotspots=(*now.profile.hotspots, *rare)))
+
+
+def _function_of(spot: Hotspot) -> tuple[str, str, str]:
+    return spot.process, spot.file, spot.function
 
 
 def unnamed(hypothesis: Hypothesis) -> Gate | None:

@@ -21,13 +21,14 @@ from layers.base import Activation, Contract, Profile, Sign, StackView
 from layers.errors import InvalidInput, Missing, ToolFailed
 from layers.evidence import ProfileRecord
 from layers.measure.launch import Arm, Launch, Served
-from layers.trial.activation import Shown, gate, signs, undecided
+from layers.trial.activation import Shown, gate, signs, undecided, unsampled, with_earlier
 from layers.trial.sameness import bodies, own_name
 from layers.trial.trial import Trial
 from layers.triton.client import Refused
 
 MOST_VALUE = 200  # characters of a value that a server reports
 MOST_SOURCE_BYTES = 2 << 20  # of a file whose functions are compared: as large as an edit may be
+MOST_LOOKS = 3  # profiles of each arm: one that samples may miss what runs for a short while
 MOST_SOURCES = 64  # files of one process that a function is looked for in
 
 
@@ -52,9 +53,9 @@ def station(
 ) -> None:
     """Profile both running arms, one after the other; end the trial where a sign is not seen.
 
-    A candidate that cannot be profiled where the baseline can is undecided: nothing of it was
-    refuted, and nothing shown. Raises DoesNotServe where it dies meanwhile, ToolFailed where the
-    baseline cannot be profiled.
+    Both are profiled again where a function that should run is on no stack. A candidate that cannot
+    be profiled where the baseline can is undecided: nothing of it was refuted, and nothing shown.
+    Raises DoesNotServe where it dies meanwhile, ToolFailed where the baseline cannot be profiled.
     """
     contract = trial.candidate.hypothesis.contract
     if contract is None:
@@ -62,19 +63,18 @@ def station(
     if profiling is None:
         raise ToolFailed("nothing profiles here, and the candidate's contract asks for it")
 
-    def shown(arm: Arm) -> Shown:
+    def shown(arm: Arm, look: int) -> Shown:
         with launch.blaming(arm):
             served, view = launch.arm(arm), views[arm]
-            profiled = profiling.profile(served, view, f"candidate-{trial.n}-{arm}")
+            name = f"candidate-{trial.n}-{f'look-{look}-' if look > 1 else ''}{arm}"
+            profiled = profiling.profile(served, view, name)
             served.alive()  # the stacks of what has died meanwhile are no evidence
             return observe(served, view, profiled, contract)
 
-    baseline = shown("baseline")
     try:
-        candidate = shown("candidate")
-    except (InvalidInput, Missing, ToolFailed) as error:  # names of its functions may be anything
-        why = error.message.partition("\n")[0]
-        detail = f"the candidate could not be profiled, the baseline could: {why}"
+        baseline, candidate = _both(shown, contract)
+    except _NotProfiledError as error:
+        detail = f"the candidate could not be profiled, the baseline could: {error}"
         trial.pass_or_end(undecided(detail))
         return
     roots = {arm: view.root for arm, view in views.items()}
@@ -87,6 +87,29 @@ def station(
     trial.profile = profiling.record(candidate.profile)
     trial.signs = signs(contract, baseline, candidate, changed, same)
     trial.pass_or_end(gate(trial.signs))
+
+
+def _both(shown: Callable[[Arm, int], Shown], contract: Contract) -> tuple[Shown, Shown]:
+    """Return what baseline and candidate showed, looked at as often as it takes."""
+    seen = _pair(shown, 1)
+    for look in range(2, MOST_LOOKS + 1):
+        if not unsampled(contract, seen[1]):
+            break
+        again = _pair(shown, look)
+        seen = with_earlier(again[0], seen[0]), with_earlier(again[1], seen[1])
+    return seen
+
+
+def _pair(shown: Callable[[Arm, int], Shown], look: int) -> tuple[Shown, Shown]:
+    baseline = shown("baseline", look)
+    try:
+        return baseline, shown("candidate", look)
+    except (InvalidInput, Missing, ToolFailed) as error:  # names of its functions may be anything
+        raise _NotProfiledError(error.message.partition("\n")[0]) from error
+
+
+class _NotProfiledError(Exception):
+    """The candidate could not be profiled."""
 
 
 def observe(served: Served, view: StackView, profiled: Profile, contract: Contract) -> Shown:

@@ -22,6 +22,7 @@ from layers.events import Silent
 from layers.evidence import ProfileRecord, Verdict
 from layers.measure.launch import DoesNotServe, Launch
 from layers.trial.observing import (
+    MOST_LOOKS,
     MOST_VALUE,
     Looked,
     Profiling,
@@ -371,6 +372,62 @@ def test_both_arms_are_profiled_in_turn_under_names_of_their_own(tmp_path):
     assert trial.profile is not None
     assert trial.profile.cpu_s == 10.0  # the candidate's
     assert [sign.seen for sign in trial.signs or []] == [True, True]
+
+
+def rarely(*looks: Profile) -> tuple[list[str], Callable[[Running, str], Profile]]:
+    """Return the names that are profiled, filled as they are, and what does: a candidate's look in turn."""
+    names: list[str] = []
+
+    def profiled(_served: Running, name: str) -> Profile:
+        names.append(name)
+        if name.endswith("baseline"):
+            return profile(spot("slow", 0.4), cpu_s=20.0)
+        return looks[sum(each.endswith("candidate") for each in names) - 1]
+
+    return names, profiled
+
+
+def test_both_arms_are_profiled_again_while_a_function_is_on_no_stack(tmp_path):
+    names, profiled = rarely(profile(spot("other", 0.2)), profile(spot("fast", 0.001)))
+    trial = looked_for(tmp_path, contract(RUNS), profiled)
+    assert names == [
+        *("candidate-1-baseline", "candidate-1-candidate"),
+        *("candidate-1-look-2-baseline", "candidate-1-look-2-candidate"),
+    ]
+    assert [(one.name, one.reason) for one in trial.gates] == [("activation", "activation_seen")]
+
+
+def test_functions_of_two_looks_count_together(tmp_path):
+    first = Activation(Sign.RUNS, "m", f"{FILE}:first")
+    _, profiled = rarely(profile(spot("first", 0.001)), profile(spot("fast", 0.001)))
+    trial = looked_for(tmp_path, contract(first, RUNS), profiled)
+    assert [sign.seen for sign in trial.signs or []] == [True, True]
+
+
+def test_what_the_baseline_shows_in_a_later_look_counts_as_well(tmp_path):
+    def profiled(_served: Running, name: str) -> Profile:
+        return profile(spot("fast", 0.001)) if "look-2" in name else profile()
+
+    trial = looked_for(tmp_path, contract(RUNS), profiled)
+    assert trial.warnings == ["rejected: activation_missing"]
+    assert "it ran before" in (trial.signs or [])[0].detail
+
+
+def test_what_is_on_no_stack_of_three_profiles_is_not_seen(tmp_path):
+    names, profiled = rarely(*[profile(spot("other", 0.2))] * MOST_LOOKS)
+    trial = looked_for(tmp_path, contract(RUNS), profiled)
+    assert len(names) == 2 * MOST_LOOKS
+    assert trial.warnings == ["rejected: activation_missing"]
+
+
+def test_a_baseline_that_cannot_be_profiled_again_is_our_failure(tmp_path):
+    def profiled(_served: Running, name: str) -> Profile:
+        if name.endswith("look-2-baseline"):
+            raise ToolFailed("py-spy failed")
+        return profile()
+
+    with pytest.raises(ToolFailed):
+        looked_for(tmp_path, contract(RUNS), profiled)
 
 
 def test_a_sign_that_is_not_seen_ends_the_trial_with_what_was_seen_kept(tmp_path):
