@@ -35,6 +35,7 @@ from tests import agents_stack, tiny_calibrations
 from tests.agents_stack import FEATURES, PROGRAMS, RECORDER, Cheat, section
 from tests.corpus import stacks
 from tests.e2e import proposals
+from tests.undecided import UNDECIDED
 
 pytestmark = [
     pytest.mark.triton,
@@ -52,7 +53,6 @@ SHORT = (
     (verify, "CONFIRMING", 2),
     (instruments, "TOTAL_BUDGET", Budget(windows=2, window_s=1.0)),
 )
-UNDECIDED = {"machine_too_noisy", "slo_undecided", "launches_differ", "memory_undecided"}
 ONE_CANDIDATE = ('owner: "@serving"\n', 'owner: "@serving"\nbudget: {candidates: 1}\n')
 
 
@@ -280,7 +280,7 @@ def test_a_program_that_cheats_is_rejected_for_what_it_does(court, tmp_path, che
     patch = court.written(cheat, tmp_path)
     report: JudgeReport = court.judge.judge(f"{cheat.name}.diff", patch, cheat.change_class)
 
-    if report.reason == "machine_too_noisy":
+    if report.reason in UNDECIDED:
         pytest.skip(f"the machine is too noisy: {report.detail}")
     assert report.verdict is not Verdict.ACCEPTED
     assert report.reason in cheat.expect, (report.reason, report.detail)

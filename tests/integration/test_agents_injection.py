@@ -20,8 +20,9 @@ from tests import agents_hostile
 from tests.agents_hostile import MEMORY, OWN_TOKEN, Injection, Obedient, injections
 from tests.agents_stack import FEATURES
 from tests.e2e import proposals
-from tests.integration.test_agents_end_to_end import ONE_CANDIDATE, SHORT, UNDECIDED
+from tests.integration.test_agents_end_to_end import ONE_CANDIDATE, SHORT
 from tests.messages_server import MessagesServer
+from tests.undecided import UNDECIDED
 
 pytestmark = [
     pytest.mark.triton,

@@ -19,6 +19,7 @@ from layers.trial.probes import RENEWED
 from tests import agents_stack
 from tests.e2e.proposals import COUNTED, FEATURES, SEARCHED
 from tests.tiny_verifier import Tiny, end_before_timing, tiny_verifier
+from tests.undecided import UNDECIDED
 
 pytestmark = [pytest.mark.triton, pytest.mark.alone]
 
@@ -196,6 +197,6 @@ def test_an_honest_candidate_answers_all_kinds_alike_and_passes(judge):
     assert sent | left >= {kind.name for kind in KINDS}
     assert absent <= left
     assert set(told.seeds) == {"probes", "blocks", "renewed"}
-    if "confirm" not in gates:
+    if "confirm" not in gates or found.reason in UNDECIDED:
         pytest.skip(f"the machine is too noisy for a gain: {found.reason} {found.detail}")
     assert ended(found) == ("accepted", "gain_confirmed")

@@ -1,0 +1,16 @@
+"""Reasons by which a candidate is left undecided where the machine, not the candidate, is at fault.
+
+A test of a real run is skipped by them: it shows nothing there. Any other reason fails it.
+"""
+
+UNDECIDED = frozenset(
+    {
+        "launches_differ",
+        "machine_too_noisy",
+        "memory_undecided",
+        "neighbours_one_sided",
+        "slo_undecided",
+        "too_few_requests",
+        "voids_one_sided",
+    }
+)
