@@ -23,6 +23,7 @@ NOISE = 0.02  # of measured rows: smaller errors hardly count
 LEAST_SPAN = 1e-3  # doublings
 UNSAID = -6.0  # log of what "as expected" counts at first
 HELD = 1e-5  # how weights are held to where they start, where rows say little of them
+TYPICAL_S = 1e-4  # of a call: logs of seconds are taken over it, which keeps weights of one size
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +101,19 @@ def _way(low: Array, high: Array, at: Array) -> Array:
 class Said:
     """What readings of lines say of rows: a row for each row, a column for each reading; the first says 1 of any.
 
-    A reading counts by exp(a - b * span), with two numbers of its own: weights are [[a, ...], [b, ...]].
+    A reading counts by exp(a - b * span + c * size), with three numbers of its own: weights are
+    [[a, ...], [b, ...], [c, ...]]. So long calls may be read otherwise than short ones.
     """
 
     logs: Array  # of measured over expected; 0 where nothing is said
     spans: Array  # log of the doublings to what was measured; infinite where nothing is said
+    sizes: Array  # of each row: log of its expected seconds
     own: NDArray[np.bool_]  # of each column: along a line within one layer
 
     @classmethod
-    def of(cls, lines: Sequence[tuple[Line, bool]], rows: int) -> Said:
-        """Return what lines say of `rows` rows; with each, whether it runs within one layer."""
+    def of(cls, lines: Sequence[tuple[Line, bool]], expected_s: Array) -> Said:
+        """Return what lines say of rows; with each, whether it runs within one layer."""
+        rows = len(expected_s)
         logs, spans, own = [np.zeros(rows)], [np.zeros(rows)], [False]
         for line, within in lines:
             for factor, doublings in line.readings():
@@ -118,7 +122,17 @@ class Said:
                 near = np.where(says, doublings, 1.0) + LEAST_SPAN
                 spans.append(np.where(says, np.log(near), np.inf))
                 own.append(within)
-        return cls(np.stack(logs, 1), np.stack(spans, 1), np.array(own))
+        sizes = np.log(expected_s / TYPICAL_S)
+        return cls(np.stack(logs, 1), np.stack(spans, 1), sizes, np.array(own))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Said]) -> Said:
+        """Return what is said of the rows of several parts, one after the other; of the same lines."""
+        logs, spans, sizes = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("logs", "spans", "sizes")
+        )
+        return cls(logs, spans, sizes, parts[0].own)
 
     def of_other_layers(self) -> Said:
         """Return what is said of rows whose layers were never measured."""
@@ -127,7 +141,9 @@ class Said:
     def shares(self, weights: Array) -> Array:
         """Return how much each reading counts for each row; they add up to 1."""
         says = np.isfinite(self.spans)
-        power = np.where(says, weights[0] - weights[1] * np.where(says, self.spans, 0.0), -np.inf)
+        spans = np.where(says, self.spans, 0.0)
+        power = weights[0] - weights[1] * spans + weights[2] * self.sizes[:, None]
+        power = np.where(says, power, -np.inf)
         counts = np.exp(power - power.max(1, keepdims=True))
         found: Array = counts / counts.sum(1, keepdims=True)
         return found
@@ -144,19 +160,19 @@ def learned(cases: Sequence[tuple[Said, Array]]) -> Array:
     An error counts as log(1 + (error / NOISE)^2), so that the usual ones count beside a few large ones.
     """
     columns = cases[0][0].logs.shape[1]
-    start = np.stack([np.zeros(columns), np.ones(columns)])
-    start[:, 0] = UNSAID, 0.0
+    start = np.stack([np.zeros(columns), np.ones(columns), np.zeros(columns)])
+    start[:, 0] = UNSAID, 0.0, 0.0
 
     def missed(flat: Array) -> tuple[float, Array]:
         off_start = flat - start.ravel()
         total, slopes = HELD * float(off_start @ off_start), 2 * HELD * off_start
         for said, took in cases:
-            error, slope = _error(said, took, flat.reshape(2, columns))
+            error, slope = _error(said, took, flat.reshape(start.shape))
             total, slopes = total + error, slopes + slope
         return total, slopes
 
     found: Array = minimize(missed, start.ravel(), jac=True, method="L-BFGS-B").x
-    return found.reshape(2, columns)
+    return found.reshape(start.shape)
 
 
 def _error(said: Said, took: Array, weights: Array) -> tuple[float, Array]:
@@ -168,4 +184,5 @@ def _error(said: Said, took: Array, weights: Array) -> tuple[float, Array]:
     each = slope[:, None] * shares * (said.logs - means[:, None])
     spans = np.where(np.isfinite(said.spans), said.spans, 0.0)
     error = float(np.mean(np.log1p((off / NOISE) ** 2)))
-    return error, np.concatenate([each.sum(0), -(each * spans).sum(0)])
+    by_size = each.T @ said.sizes
+    return error, np.concatenate([each.sum(0), -(each * spans).sum(0), by_size])

@@ -28,6 +28,7 @@ CALL = ("operation", "dtype", "shape")  # of the same call on any system
 SAMPLE, SEED = 3000, 1  # rows of a fit
 REHEARSED = 12_000  # rows that readings of lines are tried on
 LEAST_ROWS = 50  # fewer are not fitted
+FIFTHS = 5
 Side: TypeAlias = Literal["backward", "forward"]
 NEVER = 1e60  # a rate that nothing waits for
 PRIMES = (1_000_003, 10_007, 100_003, 7, 31, 1_009, 65_537, 127)  # spread shapes
@@ -48,8 +49,9 @@ AXES = {
 }
 
 
-# Attention works on each head of keys of each sequence alone, so calls with as many of both together do equal work.
-ALIKE = {
+# Attention works on each head of keys of each sequence alone, so calls with as many of both together do equal work:
+# the heads of keys, and those of queries where they are others.
+HEADS = {
     "context attention": ("num_key_value_heads", "num_heads"),
     "decode attention": ("num_key_value_heads", "num_heads"),
     "encoder attention": ("num_heads",),
@@ -68,7 +70,9 @@ def with_terms(root: Path, table: Table) -> pl.DataFrame:
         for kept in ("memory", "all memory", "math")
     )
     frame = frame.with_columns(moved_s=warm, kept_s=(cold - warm).clip(0.0), math_s=math)
-    heads = ALIKE.get(table.operation)
+    if table.operation == "GEMM":
+        return frame.with_columns(outputs=pl.col("m") * pl.col("n"))
+    heads = HEADS.get(table.operation)
     if heads is None:
         return frame
     whole = pl.col(heads[0])
@@ -80,7 +84,9 @@ def with_terms(root: Path, table: Table) -> pl.DataFrame:
 def axes(operation: str) -> list[Axis]:
     """Return the lines of a class."""
     found = [Axis(name) for name in AXES[operation]]
-    heads = ALIKE.get(operation)
+    if operation == "GEMM":  # as many outputs of the same depth: as many tiles
+        found.append(Axis("n", ("m",), ("outputs",)))
+    heads = HEADS.get(operation)
     if heads is not None:
         found.append(Axis(heads[0], ("batch_size", *heads[1:]), ("lanes", "group")))
         if heads[1:]:
@@ -161,23 +167,33 @@ def said(train: pl.DataFrame, rows: pl.DataFrame, operation: str) -> Said:
         (_through(train, rows, axis), axis.number in WITHIN and not axis.free)
         for axis in axes(operation)
     ]
-    return Said.of(lines, len(rows))
+    return Said.of(lines, rows["expected_s"].to_numpy())
 
 
 def rehearsed(train: pl.DataFrame, operation: str) -> list[tuple[Said, Array]]:
     """Return what lines say of training rows, and what these took: log of measured over expected.
 
-    Each row is left out alone; with the rest of its layer; and with all rows of its size, a fifth of the sizes.
+    Each row is left out alone; with the rest of its layer; and with all rows of the sizes that make
+    up a fifth of them, each fifth in turn.
     """
     alone = train.sample(min(REHEARSED, len(train)), seed=SEED)
     heard, took = said(train, alone, operation), _factors(alone)
     cases = [(heard, took), (heard.of_other_layers(), took)]
-    chosen = fifth(AXES[operation][:1], train) == 1  # fifth 0 may be held out from all of this
-    sized = train.filter(chosen)
-    if len(sized) >= LEAST_ROWS:
-        sized = sized.sample(min(REHEARSED, len(sized)), seed=SEED)
-        cases.append((said(train.filter(~chosen), sized, operation), _factors(sized)))
+    parts = list(_by_sizes(train, operation))
+    if parts:
+        heard_of, took_by = zip(*parts, strict=True)
+        cases.append((Said.joined(heard_of), np.concatenate(took_by)))
     return cases
+
+
+def _by_sizes(train: pl.DataFrame, operation: str) -> Iterator[tuple[Said, Array]]:
+    """Yield what lines say of some rows of each fifth of the sizes, from the others; and what these took."""
+    part = fifth(AXES[operation][:1], train)
+    for number in range(FIFTHS):
+        sized = train.filter(part == number)
+        if len(sized) >= LEAST_ROWS:
+            sized = sized.sample(min(REHEARSED // FIFTHS, len(sized)), seed=SEED)
+            yield said(train.filter(part != number), sized, operation), _factors(sized)
 
 
 def fifth(names: Sequence[str], frame: pl.DataFrame) -> pl.Expr:
@@ -186,7 +202,7 @@ def fifth(names: Sequence[str], frame: pl.DataFrame) -> pl.Expr:
     for name, prime in zip(names, PRIMES, strict=False):
         if name in frame.columns:  # absent is 0, in a table as in all of them together
             mixed = mixed + pl.col(name).fill_null(0).cast(pl.Int64) * prime
-    return (mixed % 8191) % 5
+    return (mixed % 8191) % FIFTHS
 
 
 def _factors(frame: pl.DataFrame) -> Array:

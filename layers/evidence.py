@@ -491,6 +491,7 @@ class RunReport(Record):
     blocks_void: int = 0
     agents: AgentsReport | None = None  # what models and programs wrote, where any was asked
     shard: ShardName = None
+    reproduce: list[str] = Field(default_factory=list)  # argv of the command that measures again
     wall_s: float
 
     model_config = ConfigDict(

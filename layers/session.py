@@ -220,6 +220,8 @@ def open_session(
     with Stack.open(path) as stack, ExitStack() as undo:
         if afresh:
             _refuse_remote(stack.manifest)
+        if stack.manifest.server.address is None:
+            starting.check_folder(options.out.resolve())
         _shut_in(stack, options.sandbox)
         env = _environment(stack)
         out = undo.enter_context(prepared(options.out, resume=options.resume))

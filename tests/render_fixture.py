@@ -531,6 +531,7 @@ def run_report() -> RunReport:
         stack=STACK,
         environment=ENVIRONMENT,
         seed=7,
+        reproduce=["fvec", "run", ".", "--seed", "7"],
         profile=PROFILE,
         noise=NOISE,
         iterations=[accepted_iteration(), second_iteration(), *refused_iterations()],

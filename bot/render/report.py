@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from bot.render import agents, measured, numbers, surroundings, trial
+from bot.render import again, agents, measured, numbers, surroundings, trial
 from bot.render.agents import Written
 from bot.render.content import Facts, Line, Span, Table, code, theirs, verdict, words
 from bot.render.context import replicas_of_run
@@ -190,10 +190,9 @@ def _committed(iteration: Iteration) -> Line:
 
 
 def _again(report: RunReport) -> str:
-    """Return the commands that run it again on the same commit with the same seed."""
+    """Return the commands that run it again on the same commit, with the same seed and options."""
     commit = shlex.quote(one_line(report.stack.commit, 64))
-    shard = f" --shard {report.shard}" if report.shard else ""
-    return f"git checkout {commit}\nfvec run . --seed {report.seed}{shard}"
+    return "\n".join([f"git checkout {commit}", *again.line(report.reproduce)])
 
 
 def _prose(text: str) -> Markup:

@@ -38,6 +38,7 @@ def fold(entries: Sequence[Entry]) -> RunReport:
     fields: dict[str, Any] = {
         **{name: entries[0].data[name] for name in _HEAD},
         "shard": entries[0].data.get("basis", {}).get("options", {}).get("shard"),
+        "reproduce": entries[0].data.get("reproduce", []),
         "conclusion": "killed before the end",
         "knowledge": {"branch": None, "cards_changed": []},
         "wall_s": 0.0,

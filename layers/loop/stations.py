@@ -136,6 +136,7 @@ class Course:
             basis=resume.basis(self.stack, instruments.view.root, self.options, self.known),
             base_branch=learning.base_branch(self.stack),
             knowledge_tip=tip,
+            reproduce=learning.reproduce(self.options),
         )
 
     def report(self) -> RunReport:

@@ -55,6 +55,7 @@ class Head(Record):
     basis: Basis
     base_branch: str  # where the first pull request goes
     knowledge_tip: str | None  # of the knowledge branch: whose cards the run started with
+    reproduce: list[str] = Field(default_factory=list)  # argv of the command that measures again
 
 
 class Resumed(Record):

@@ -49,6 +49,15 @@ def check(view: StackView, env: ServerEnvironment, cpus: Sequence[int] | None) -
         )
 
 
+def check_folder(folder: Path) -> None:
+    """Raise InvalidInput for a folder of results below which no checkout could be served."""
+    if not shell_safe(str(folder)):
+        raise InvalidInput(
+            f"the Python backend cannot serve from {str(folder)!r}, where checkouts would lie",
+            hint=f"name another folder with --out DIR: {_HINT}",
+        )
+
+
 def shell_safe(text: str) -> bool:
     """Whether a shell takes the text, as it stands, for one word."""
     return _SHELL_SAFE.fullmatch(text) is not None

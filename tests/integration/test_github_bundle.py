@@ -99,6 +99,14 @@ def test_a_branch_that_goes_on_from_a_persons_commit_moves_forward(root, runner)
     assert git.tip(root, BRANCH) == later
 
 
+def test_no_branch_moves_under_a_persons_checkout(root, runner) -> None:
+    git.set_branch(root, BRANCH, git.resolve(root, "main"))
+    plain_git(root, "checkout", "--quiet", BRANCH)
+    with pytest.raises(InvalidInput, match=f"the branch {BRANCH} is checked out in "):
+        fetch_bundle(root, bundled(runner, BRANCH, "--not", "main"), [BRANCH])
+    assert git.tip(root, BRANCH) == git.tip(root, "main")
+
+
 @pytest.mark.parametrize("name", ["main", "feature/x", "fvec/.a"])
 def test_only_branches_of_the_bot_are_asked_for(root, runner, name) -> None:
     with pytest.raises(InvalidInput, match="no branch of the bot"):

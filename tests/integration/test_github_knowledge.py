@@ -256,6 +256,20 @@ def test_somebody_who_commits_while_the_push_is_on_its_way_loses_nothing(
     assert stack.git("rev-parse", f"{KNOWLEDGE}~1") == theirs[-1]
 
 
+def test_a_persons_checkout_of_the_branch_is_not_moved_and_nothing_is_pushed(
+    stack, later, remote, repository
+) -> None:
+    stack.commit({CARD: f"# theirs\n{text(stack)}"}, branch=KNOWLEDGE, login="maintainer")
+    theirs, ours = stack.git("rev-parse", KNOWLEDGE), git.tip(later, KNOWLEDGE)
+    plain_git(later, "worktree", "add", "--quiet", str(later.with_name("theirs")), KNOWLEDGE)
+
+    with pytest.raises(InvalidInput, match="checked out in"):
+        publish(later, remote, repository)
+
+    assert git.tip(later, KNOWLEDGE) == ours
+    assert stack.git("rev-parse", KNOWLEDGE) == theirs
+
+
 def test_publication_is_given_up_when_others_are_always_faster(
     stack, published, later, remote, repository
 ) -> None:

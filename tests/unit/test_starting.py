@@ -9,7 +9,9 @@ import pytest
 
 from layers.base import StackView
 from layers.errors import InvalidInput
+from layers.events import Silent
 from layers.manifest import Manifest
+from layers.session import RunOptions, open_session
 from layers.triton import starting
 
 MANIFEST = Manifest.model_validate(
@@ -79,3 +81,18 @@ def test_a_name_that_ends_a_line_is_no_word():
     assert starting.shell_safe("model.py")
     assert not starting.shell_safe("model.py\n")
     assert not starting.shell_safe("")
+
+
+def test_a_folder_of_results_that_cannot_be_served_from_is_refused_before_anything_is_built(
+    tiny_repo, tmp_path
+):
+    out = tmp_path / "my results"
+    options = RunOptions(out, None, None, 0, None, lambda _: None)
+    with (
+        pytest.raises(InvalidInput, match="cannot serve from .*my results") as caught,
+        open_session(tiny_repo, options, Silent(), lambda _: None),
+    ):
+        raise AssertionError("opened")
+    assert caught.value.hint is not None
+    assert "--out DIR" in caught.value.hint
+    assert not out.exists()
