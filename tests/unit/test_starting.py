@@ -89,7 +89,7 @@ def test_a_folder_of_results_that_cannot_be_served_from_is_refused_before_anythi
     out = tmp_path / "my results"
     options = RunOptions(out, None, None, 0, None, lambda _: None)
     with (
-        pytest.raises(InvalidInput, match="cannot serve from .*my results") as caught,
+        pytest.raises(InvalidInput, match=r"cannot serve from .*my results") as caught,
         open_session(tiny_repo, options, Silent(), lambda _: None),
     ):
         raise AssertionError("opened")
