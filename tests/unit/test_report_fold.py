@@ -10,7 +10,7 @@ from layers.record.journal import Entry, Journal, read
 from tests.render_fixture import evidence, run_report
 
 REPORT = run_report()
-HEAD = ("run_id", "started_at", "seed", "stack", "environment")
+HEAD = ("run_id", "started_at", "seed", "stack", "environment", "reproduce")
 
 
 @pytest.fixture(scope="module")

@@ -51,19 +51,19 @@ def test_one_end_gives_its_factor_and_nothing_between():
     assert (nearer.tolist(), span.tolist()) == ([4.0], [1.0])
 
 
-def said_of(columns, spans, own=()):
+def said_of(columns, spans, own=(), sizes=None):
     """Return what is said where the first reading says 1, and the others what they say."""
     rows = len(columns[0])
     logs = np.stack([np.zeros(rows), *columns], 1)
     found = np.stack([np.zeros(rows), *spans], 1)
     mine = np.array([False, *(own or [False] * len(columns))])
-    return Said(logs, found, mine)
+    return Said(logs, found, np.zeros(rows) if sizes is None else sizes, mine)
 
 
 def test_shares_add_up_and_what_says_nothing_counts_for_nothing():
     near, none = np.zeros(4), np.full(4, np.inf)
     said = said_of([near, none], [near, none])
-    shares = said.shares(RNG.normal(size=(2, 3)))
+    shares = said.shares(RNG.normal(size=(3, 3)))
     assert shares.sum(1) == pytest.approx(1.0)
     assert shares[:, 2].tolist() == [0.0] * 4
     assert (shares[:, :2] > 0).all()
@@ -89,7 +89,28 @@ def test_a_layer_that_was_never_measured_is_told_by_others_alone():
     own, other = np.full(3, 0.5), np.full(3, 0.1)
     said = said_of([own, other], [np.zeros(3), np.zeros(3)], [True, False])
     hidden = said.of_other_layers()
-    weights = np.array([[-6.0, 5.0, 0.0], [0.0, 1.0, 1.0]])
+    weights = np.array([[-6.0, 5.0, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
     assert np.log(said.factors(weights)) == pytest.approx(0.5, abs=0.01)
     assert np.log(hidden.factors(weights)) == pytest.approx(0.1, abs=0.01)
     assert hidden.shares(weights)[:, 1].tolist() == [0.0] * 3
+
+
+def test_long_calls_are_read_otherwise_than_short_ones_where_that_misses_less():
+    rows = 2000
+    truth = RNG.normal(0.4, 0.2, rows)
+    sizes = RNG.uniform(-3, 3, rows)
+    of_long, of_short = (
+        truth + 0.01 * np.exp(sign * sizes) * RNG.normal(size=rows) for sign in (-1, 1)
+    )
+    said = said_of([of_long, of_short], [np.zeros(rows), np.zeros(rows)], sizes=sizes)
+    shares = said.shares(learned([(said, truth)]))
+    assert shares[sizes > 2, 1].mean() > 0.8
+    assert shares[sizes < -2, 2].mean() > 0.8
+
+
+def test_parts_are_joined_row_by_row():
+    parts = [said_of([np.full(n, 0.1 * n)], [np.zeros(n)], [True], np.arange(n)) for n in (2, 3)]
+    whole = Said.joined(parts)
+    assert whole.logs[:, 1].tolist() == pytest.approx([0.2, 0.2, 0.3, 0.3, 0.3])
+    assert whole.sizes.tolist() == [0, 1, 0, 1, 2]
+    assert whole.own.tolist() == [False, True]
