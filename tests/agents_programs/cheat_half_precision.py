@@ -3,7 +3,7 @@
 from shared import carry_out
 
 CLASS = "reorder"
-EXPECT = ("too_many_outliers", "beyond_ten_times")
+EXPECT = ("too_many_outliers", "beyond_ten_times", "non_finite")  # float16 ends at 65,504
 SIGN = ("runs", "tiny_ranker", "models/tiny_ranker/1/model.py:execute")
 EDITS = (
     (
