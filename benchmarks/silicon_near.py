@@ -3,7 +3,7 @@
 For a shape that was not measured on a system: on lines through it, along which one number of the shape varies and all
 else (system, framework, version, kernel, dtype and the other numbers) is equal, or along which an equal amount of work
 is cut otherwise, the next lower and higher measured call. How much each way to read
-such a line counts (see `silicon_lines`) is learned from training rows that are left out.
+such a line counts (see `silicon_lines`) is learned from training rows that are left out: alone, with their layers, and by fifths of the sizes.
 
 For a system that was not measured: what the same call took over expected on others, of its own hardware family and
 with the same kernel where there are such rows.
