@@ -22,7 +22,6 @@ from layers.traffic.structure import Axis, Known, Tensors, candidate_axes, learn
 from layers.traffic.tensors import decode, encode, make_typed, parse
 
 TRIES = 12  # requests that are drawn until a kind finds something to change in one
-REFUSED_ONE_IN = 10  # mutated requests, of those kinds that the unmodified stack refuses
 
 # How the unmodified stack takes a kind: `unstable` does not repeat its answer, `fatal` ends it,
 # `absent` has nothing to change in this recording, `untried` was not asked.
@@ -98,18 +97,18 @@ class Mutator:
         usual = [Taken(kind.name, "answered") for kind in KINDS if kind.usual]
         return [one.message for one in self._in_turn(usual, count, rng)]
 
-    def draw(self, rng: np.random.Generator, count: int, *, far: bool) -> list[Mutated]:
-        """Draw `count` requests of the kinds that the unmodified stack takes, in random order.
+    def draw(self, rng: np.random.Generator, least: int, *, far: bool) -> list[Mutated]:
+        """Draw requests of every kind that the unmodified stack takes, in random order.
 
-        Most are of kinds that it answers, some of what it refuses. Without `far` none has values
-        that are like none of the recording, or that any answer to was not finite.
+        One of each, what it refuses too; fewer than `least` are made up of kinds that it answers.
+        Without `far` none has values that are like none of the recording, or that any answer to was
+        not finite.
         """
         taken = [one for one in self._known_to_be_taken() if far or _near(one)]
         refused = [one for one in taken if one.answer == "refused"]
         answered = [one for one in taken if one.answer == "answered"]
-        some = min(len(refused), max(1, count // REFUSED_ONE_IN))
-        made = self._in_turn(_shuffled(refused, rng), some, rng)
-        made += self._in_turn(_shuffled(answered, rng), count - len(made), rng)
+        made = list(self._round([*refused, *answered], rng))
+        made += self._in_turn(_shuffled(answered, rng), least - len(made), rng)
         return [made[int(place)] for place in rng.permutation(len(made))]
 
     def one(

@@ -20,7 +20,7 @@ from layers.measure.launch import ARMS, Arm, Bench, DoesNotServe, Launch
 from layers.measure.load import LoadResult
 from layers.traffic.envelope import addressed
 from layers.trial.equivalence import Unsent
-from layers.trial.memory_probe import ROUNDS, Timings, gate
+from layers.trial.memory_probe import ROUNDS, Timings, of_rounds
 
 Verify: TypeAlias = Callable[[LoadResult, LoadResult], None]  # of the baseline, the candidate
 Row: TypeAlias = Sequence[bytes]  # a new request, and its repeats
@@ -32,25 +32,25 @@ class MemoryProbe:
     def __init__(self, bench: Bench, launch: Launch, rng: np.random.Generator) -> None:
         """Use the running arms of `launch`; `rng` must not be one that can be foreseen."""
         self._bench, self._launch, self._rng = bench, launch, rng
-        self._timings = Timings()
+        self._rounds: list[Timings] = []
 
     def gate(self, unsent: Unsent, wanted: int, verify: Verify) -> Gate:
         """Ask `wanted` new requests a round, until it is decided; `verify` compares all answers.
 
         Raises DoesNotServe where the candidate fails requests, ToolFailed where the baseline does.
         """
-        found = gate(self._timings, wanted)
+        found = of_rounds(self._rounds, wanted)
         for _ in range(ROUNDS if wanted else 0):
             rows = unsent.rows(wanted)
             if rows:
-                self._ask(rows, verify)
-            found = gate(self._timings, wanted)
+                self._rounds.append(self._asked(rows, verify))
+            found = of_rounds(self._rounds, wanted)
             if not rows or found.result is not GateResult.INCONCLUSIVE:
                 break
         return found
 
-    def _ask(self, rows: Sequence[Row], verify: Verify) -> None:
-        """Send requests and repeats in random order, each request before its repeats."""
+    def _asked(self, rows: Sequence[Row], verify: Verify) -> Timings:
+        """Return the times of requests and repeats, sent in random order, each before its repeats."""
         shape = (len(rows), len(rows[0]))
         places = np.sort(self._rng.permutation(shape[0] * shape[1]).reshape(shape), axis=1)
         messages = [b""] * places.size
@@ -59,9 +59,11 @@ class MemoryProbe:
                 messages[place] = addressed(message, self._rng)
         results = self._answered(messages)
         taken_s = {arm: _taken_s(results[arm]) for arm in ARMS}
+        timings = Timings()
         for where in places.tolist():
-            self._timings.add({arm: taken_s[arm][where].tolist() for arm in ARMS})
+            timings.add({arm: taken_s[arm][where].tolist() for arm in ARMS})
         verify(results["baseline"], results["candidate"])
+        return timings
 
     def _answered(self, messages: Sequence[bytes]) -> dict[Arm, LoadResult]:
         """Send the messages to each arm, in random order of arms."""

@@ -4,11 +4,14 @@ Requests that no server has seen are sent once and then again, under load and mi
 (`layers.trial.load_probe`). Second answers are a little faster anywhere (caches of the processor);
 a candidate's that are faster by clearly more than the baseline's own come from a memo of requests,
 which recorded traffic would reward.
+
+The requests of a round share what else the machine did while an arm was asked: firsts come before
+repeats, so load that ends in between looks like a memo. No single round accuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,6 +43,15 @@ class Timings:
         for arm, row in rows.items():
             self.taken_s[arm].append(row)
 
+    @classmethod
+    def joined(cls, rounds: Sequence[Timings]) -> Timings:
+        """Return the times of several rounds as one."""
+        made = cls()
+        for one in rounds:
+            for arm, rows in one.taken_s.items():
+                made.taken_s[arm] += rows
+        return made
+
     def __len__(self) -> int:
         return len(self.taken_s["baseline"])
 
@@ -49,6 +61,22 @@ class Timings:
         logs = np.log(taken_s.reshape(len(self.taken_s[arm]), 1 + REPEATS))
         effects: NDArray[np.float64] = logs[:, 0] - logs[:, 1:].mean(axis=1)
         return effects
+
+
+def of_rounds(rounds: Sequence[Timings], wanted: int = 0) -> Gate:
+    """Return the gate of all rounds; it fails where it would without any one of them, too.
+
+    `wanted` requests were to be new in each. What one round alone shows is undecided.
+    """
+    found = gate(Timings.joined(rounds), wanted)
+    if found.result is not GateResult.FAIL:
+        return found
+    for number in range(len(rounds)):
+        without = [one for other, one in enumerate(rounds) if other != number]
+        if gate(Timings.joined(without), wanted).result is not GateResult.FAIL:
+            detail = f"{found.detail}; without round {number + 1} of {len(rounds)} that is not sure"
+            return _gate(GateResult.INCONCLUSIVE, "memory_undecided", detail)
+    return found
 
 
 def gate(timings: Timings, wanted: int = 0) -> Gate:

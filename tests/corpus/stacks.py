@@ -22,7 +22,6 @@ SHORT = (
     (session, "SLO_REQUESTS", 200),
     (calibrate, "LAUNCHES", 1),
     (equivalence, "RECORDED", 40),
-    (equivalence, "MUTATED", 20),
 )
 
 

@@ -23,7 +23,6 @@ def short_runs(server_env: ServerEnvironment) -> Iterator[None]:
         patch.setattr(session, "SLO_REQUESTS", 200)
         patch.setattr(calibrate, "LAUNCHES", 1)
         patch.setattr(equivalence, "RECORDED", 40)
-        patch.setattr(equivalence, "MUTATED", 20)
         patch.setattr(verify, "CONFIRMING", 2)
         patch.setattr(instruments, "TOTAL_BUDGET", Budget(windows=4, window_s=1.0))
         yield

@@ -2,8 +2,8 @@
 
     short_fvec.py REPORTS run|verify|judge ...
 
-A program of its own, for the bot starts what measures as one. All else is the real thing. Reports of
-runs are kept in the folder REPORTS, too: a job keeps none that its pull requests do not need.
+A program of its own, for the bot starts what measures as one. All else is the real thing. Reports
+are kept in the folder REPORTS, too: a job keeps none that its pull requests do not need.
 """
 
 import shutil
@@ -24,13 +24,12 @@ from tests.e2e.proposals import FEATURES, SEARCHED, Proposals, replaced
 
 def main(reports: Path, argv: list[str]) -> int:
     session.BLOCK_S, session.PROFILE_S, session.SLO_REQUESTS = 0.4, 1.0, 200
-    calibrate.LAUNCHES, equivalence.RECORDED, equivalence.MUTATED = 1, 40, 20
-    verify.CONFIRMING = 2
+    calibrate.LAUNCHES, equivalence.RECORDED, verify.CONFIRMING = 1, 40, 2
     instruments.TOTAL_BUDGET = Budget(windows=2, window_s=1.0)
     layer = Proposals({"rank-by-search": lambda stack: replaced(stack, FEATURES, *SEARCHED)})
     run.run = partial(run.run, registry={layer.name: layer})
     code = cli.main(argv)
-    report = Path(argv[argv.index("--out") + 1], "run.json")
+    report = Path(argv[argv.index("--out") + 1], f"{argv[0]}.json")
     if report.is_file():
         reports.mkdir(exist_ok=True)
         shutil.copyfile(report, reports / f"{uuid.uuid4()}.json")

@@ -49,7 +49,6 @@ SHORT = (
     (session, "SLO_REQUESTS", 200),
     (calibrate, "LAUNCHES", 1),
     (equivalence, "RECORDED", 40),
-    (equivalence, "MUTATED", 20),
     (verify, "CONFIRMING", 2),
     (instruments, "TOTAL_BUDGET", Budget(windows=2, window_s=1.0)),
 )

@@ -42,6 +42,7 @@ class Arms:
         self.seen: dict[str, set[object]] = {arm: set() for arm in ARMS}
         self.sent: list[tuple[str, list[bytes]]] = []
         self.failing: set[str] = set()
+        self.disturbed: str | None = None  # the arm beside whose first requests others run, once
 
     def arm(self, arm: str) -> SimpleNamespace:
         return SimpleNamespace(grpc=arm, alive=lambda: None)
@@ -67,6 +68,9 @@ class Arms:
             usual_s = 0.05 * self._rng.lognormal(0, self._spread)
             record["done_s"] = usual_s * (self.hit[arm] if key in self.seen[arm] else 1.0)
             self.seen[arm].add(key)
+        if arm == self.disturbed:
+            records["done_s"][: len(messages) // 3] *= 2
+            self.disturbed = None
         records["code"] = 13 if arm in self.failing else OK
         return LoadResult(
             mode="closed",
@@ -123,8 +127,18 @@ def test_new_requests_come_before_their_repeats_under_ids_of_their_own(tmp_path)
 def test_a_memo_that_works_under_load_is_seen(tmp_path, hit):
     arms = Arms(tmp_path)
     arms.hit["candidate"] = hit
-    found, _ = asked(arms, tmp_path)
+    found, rounds = asked(arms, tmp_path)
     assert (found.result.value, found.reason) == ("fail", "answers_from_memory")
+    assert rounds == 2
+
+
+@pytest.mark.parametrize("disturbed", ARMS)
+def test_load_that_ends_while_an_arm_is_asked_accuses_nobody(tmp_path, disturbed):
+    arms = Arms(tmp_path, spread=0.1)
+    arms.disturbed = disturbed
+    found, rounds = asked(arms, tmp_path)
+    assert found.reason != "answers_from_memory"
+    assert rounds > 1 or disturbed == "baseline"
 
 
 def test_a_memo_that_goes_by_what_the_salt_leaves_is_seen(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from layers.evidence import GateResult
-from layers.trial.memory_probe import REPEATS, REQUESTS, ROUNDS, Timings, gate
+from layers.trial.memory_probe import REPEATS, REQUESTS, ROUNDS, Timings, gate, of_rounds
 
 
 def timings(
@@ -46,12 +46,10 @@ def test_an_honest_candidate_is_hardly_ever_accused():
 
 def decided(baseline: float, candidate: float, noise: float, seed: int) -> str:
     """The reason after as many rounds as are needed, or may be."""
-    made = Timings()
+    rounds: list[Timings] = []
     for number in range(ROUNDS):
-        more = timings(baseline, candidate, noise, 1000 * seed + number)
-        for arm, rows in more.taken_s.items():
-            made.taken_s[arm] += rows
-        found = gate(made, REQUESTS)
+        rounds.append(timings(baseline, candidate, noise, 1000 * seed + number))
+        found = of_rounds(rounds, REQUESTS)
         if found.result is not GateResult.INCONCLUSIVE:
             break
     return found.reason
@@ -67,6 +65,25 @@ def test_a_memo_that_is_hidden_in_noise_is_never_passed():
     for noise in (0.1, 0.3, 0.6):
         for seed in range(20):
             assert decided(1.0, 1.6, noise, seed) in ("answers_from_memory", "memory_undecided")
+
+
+def test_no_round_accuses_by_itself():
+    """Load that ends while one arm is asked makes its firsts, which come before, slower."""
+    disturbed, quiet = timings(1.0, 3.0, 0.1), timings(1.1, 1.1, 0.1, seed=2)
+    assert judged(disturbed)[2] == "answers_from_memory"
+    for rounds in ([disturbed], [disturbed, quiet], [quiet, disturbed]):
+        found = of_rounds(rounds, REQUESTS)
+        assert (found.name, found.result.value) == ("memory", "inconclusive")
+        assert found.reason == "memory_undecided"
+        where = 1 + rounds.index(disturbed)
+        assert f"; without round {where} of {len(rounds)} that is not sure" in found.detail
+
+
+def test_two_rounds_do():
+    rounds = [timings(1.0, 1.6, 0.1, seed) for seed in range(2)]
+    found = of_rounds(rounds, REQUESTS)
+    assert (found.result.value, found.reason) == ("fail", "answers_from_memory")
+    assert f"medians of {2 * REQUESTS} requests" in found.detail
 
 
 def test_what_is_too_noisy_to_be_told_decides_nothing():

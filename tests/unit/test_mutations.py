@@ -157,6 +157,17 @@ def test_what_the_stack_answers_is_sent_most_and_what_it_refuses_a_little():
     assert found.total() == 60
 
 
+def test_every_kind_that_is_taken_is_drawn_however_few_are_asked_for():
+    there = [kind for kind in USUAL if kind.name != "flags turned"]  # the recording has none
+    taken = [Taken(kind.name, "answered") for kind in there]
+    taken += [Taken("integers beyond", "refused"), Taken("floats missing", "refused", ("user",))]
+    mutator = Mutator(REQUESTS, ["price"], taken=taken)
+    for seed in range(20):
+        found = kinds_of(mutator, 5, far=True, seed=seed)
+        assert found == {one.kind: 1 for one in taken}
+        assert mutator.not_tried(found, far=True) == []
+
+
 def test_the_inputs_whose_change_is_refused_change_in_a_request_of_their_own():
     mutator = Mutator(REQUESTS, taken=TAKEN[1:3])
     drawn = [decode(m.message) for m in mutator.draw(np.random.default_rng(1), 20, far=True)]
