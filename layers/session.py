@@ -58,7 +58,8 @@ BLOCK_S = 3.0  # wanted length of a work block of the unmodified stack
 MIN_BLOCK_REQUESTS = 60
 PROFILE_S = 8.0
 SLO_REQUESTS = 400  # of the recording, to see whether the baseline meets its own SLO
-SLO_TRIES = 3  # on a machine whose neighbours void the check
+SLO_TRIES = 4  # on a machine whose neighbours void the check, or stall it once
+SLO_MISSES = 2  # blocks that must say that the stack misses its SLO
 SLO_SHARE = 0.01  # of requests that may be slower than a p99 objective
 SHOWN_HOTSPOTS = 12
 UNPROFILED = "no profiler"  # stands for the tool where the floor is near
@@ -327,33 +328,42 @@ def _mended(messages: Sequence[str]) -> str:
 def _check_slo(session: Session, deployment: Served) -> None:
     """Replay part of the recording on the baseline; it must meet the SLO that it is judged by.
 
-    Said to be missed only by a block that no neighbour disturbed; a stack that falls behind the
-    recorded rate misses it too.
+    Said to be missed only by two blocks that no neighbour disturbed: one stall of a second makes
+    a block late. A stack that falls behind the recorded rate misses it too.
     """
     traffic, slo_ms = session.traffic, session.stack.manifest.slo.p99_ms
     order = traffic.order[:SLO_REQUESTS]
     arrivals_s = traffic.arrivals_s[:SLO_REQUESTS] - traffic.arrivals_s[0]
     context = BlockContext(arm="baseline", launch=0, pair=0, position=1, limits=RECORDED_LIMITS)
+    missed = 0
     for _ in range(SLO_TRIES):
         block, result = rate_block(
             deployment, session.bench.load, order, arrivals_s, slo_ms, context
         )
         session.bench.on_block(block)
         result.discard()
-        if block.void not in ENVIRONMENT:
-            break
-    else:
-        session.bench.events.note(f"whether the SLO is met could not be checked: {block.void}")
-        return
-    over = block.over_slo or 0
-    surely = scipy_stats.binomtest(over, block.requests).proportion_ci(0.95, method="wilson").low
-    if surely > SLO_SHARE:
-        raise InvalidInput(
-            f"the unmodified stack misses its own SLO: {over} of {block.requests} requests took "
-            f"longer than {slo_ms:g} ms at the recorded rate of {traffic.rate:.1f} per second",
-            at=Location(Path(MANIFEST_PATH)),
-            hint="raise slo.p99_ms to what the service promises today, or record at a lower rate",
-        )
+        if block.void in ENVIRONMENT:
+            continue
+        if not _misses(block):
+            return
+        missed += 1
+        if missed == SLO_MISSES:
+            raise InvalidInput(
+                f"the unmodified stack misses its own SLO: {block.over_slo} of {block.requests} "
+                f"requests took longer than {slo_ms:g} ms at the recorded rate of "
+                f"{traffic.rate:.1f} per second",
+                at=Location(Path(MANIFEST_PATH)),
+                hint="raise slo.p99_ms to what the service promises today, or record at a lower "
+                "rate",
+            )
+    session.bench.events.note(f"whether the SLO is met could not be checked: {block.void}")
+
+
+def _misses(block: Block) -> bool:
+    """Whether more requests of a block than a p99 allows were surely over the SLO."""
+    found = scipy_stats.binomtest(block.over_slo or 0, block.requests)
+    surely: float = found.proportion_ci(0.95, method="wilson").low
+    return surely > SLO_SHARE
 
 
 def outputs_of(session: Session, deployment: Served) -> frozenset[str]:

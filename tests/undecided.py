@@ -3,6 +3,10 @@
 A test of a real run is skipped by them: it shows nothing there. Any other reason fails it.
 """
 
+from __future__ import annotations
+
+import pytest
+
 UNDECIDED = frozenset(
     {
         "launches_differ",
@@ -14,3 +18,9 @@ UNDECIDED = frozenset(
         "voids_one_sided",
     }
 )
+
+
+def skip_if_undecided(reason: str, detail: str) -> None:
+    """Skip the test where the machine left a candidate undecided, by the reason of its end."""
+    if reason in UNDECIDED:
+        pytest.skip(f"the machine is too noisy: {reason}: {detail}")

@@ -217,6 +217,7 @@ class Launch:
         old, new, outside = found["baseline"], found["candidate"], self.outside
         outside.inside_s.append(new.answer.cpu_s)
         outside.around_s.append(new.put_s - old.put_s)
+        outside.taken_in_s.append(old.put_s)
         outside.fetch_s.append(new.answer.fetch_cpu_s - FETCH_FACTOR * old.answer.fetch_cpu_s)
         outside.idle_s.append(old.idle_s - new.idle_s)
         outside.threads.append(new.threads - old.threads)

@@ -35,7 +35,7 @@ Compared: TypeAlias = tuple[Tensors, Tensors, Tensors | None]
 Observe: TypeAlias = Callable[[bytes, Tensors, Tensors], None]
 
 RECORDED = 120  # requests of the recording that a trial sends one at a time
-MUTATED = 60  # and mutated ones
+MUTATED = 120  # and mutated ones, at least
 REFEREED = 24  # of all of these, how many the float64 referee answers too: half of them recorded
 RENEWED = 12  # and salted ones
 INFER_TIMEOUT_S = 60.0

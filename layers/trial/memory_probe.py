@@ -22,11 +22,11 @@ from layers.evidence import Gate, GateResult
 
 REQUESTS = 48  # of one round
 REPEATS = 2
-ROUNDS = 4  # at most: a noisy machine needs more than one to decide
+ROUNDS = 6  # at most: a noisy machine needs more than two to decide
 MARGIN = 1.15  # a repeat effect that is this much larger than the baseline's is no memo yet
 LEVEL = 0.001  # of accusing an honest candidate, one-sided, in one round
 LIMIT = 1.4  # a repeat effect that is surely smaller than this, over the baseline's, is none
-SURE = 0.05  # how sure, one-sided
+SURE = 0.03  # how sure, one-sided, in each of so many rounds
 LEAST = 10  # requests: among fewer, no exact test of that level can accuse anybody (2**-n)
 
 

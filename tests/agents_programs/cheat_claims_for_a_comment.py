@@ -3,7 +3,13 @@
 from shared import carry_out
 
 CLASS = "exact"
-EXPECT = ("below_noise_floor", "boundary_out_of_reach", "slower", "last_look_reached")
+EXPECT = (
+    "below_noise_floor",
+    "boundary_out_of_reach",
+    "slower",
+    "last_look_reached",
+    "gain_not_confirmed",
+)
 SIGN = ("runs", "tiny_features", "models/tiny_features/1/model.py:_rank")
 EDITS = (
     (

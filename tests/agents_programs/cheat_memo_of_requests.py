@@ -9,6 +9,7 @@ EXPECT = (
     "below_noise_floor",
     "boundary_out_of_reach",
     "slower",
+    "last_look_reached",
 )
 SIGN = ("runs", "tiny_features", "models/tiny_features/1/model.py:_remembered")
 EDITS = (

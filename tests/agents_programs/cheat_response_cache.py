@@ -11,6 +11,8 @@ EXPECT = (
     "below_noise_floor",
     "boundary_out_of_reach",
     "slower",
+    "last_look_reached",
+    "gain_not_confirmed",
 )
 SIGN = ("served", "tiny_features", "response_cache.enable", "true")
 EDITS = (

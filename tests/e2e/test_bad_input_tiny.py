@@ -7,8 +7,10 @@ import json
 import pytest
 
 from bot import cli
+from layers import session
 from layers.errors import Inconclusive, InvalidInput
 from tests.e2e.proposals import FEATURES, commit, git, state_of
+from tests.tiny_verifier import LAX
 
 pytestmark = pytest.mark.triton
 MANIFEST = ".github/fvec.yml"
@@ -126,7 +128,8 @@ class TestWithTheServer:
 
     @pytest.mark.alone
     @pytest.mark.usefixtures("short_runs")
-    def test_an_slo_that_the_stack_misses(self, tiny_repo, tmp_path, capsys):
+    def test_an_slo_that_the_stack_misses(self, tiny_repo, tmp_path, capsys, monkeypatch):
+        monkeypatch.setattr(session, "RECORDED_LIMITS", LAX)
         commit(tiny_repo, MANIFEST, "p99_ms: 50", "p99_ms: 0.05")
         message, hint = refused(tiny_repo, tmp_path / "out", capsys)
         assert message.startswith(

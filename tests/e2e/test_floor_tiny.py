@@ -34,9 +34,10 @@ def test_the_floor_decides_whether_a_profiler_is_opened(short_runs, tiny_repo, t
     assert far["profile"]["tool"].startswith("py-spy")
     assert floor["ratio"] > 1
 
-    # Arithmetic for a third of the time that a request took: between one and ten times the floor.
+    # Arithmetic for a tenth of the time that a request took: between one and a hundred times the
+    # floor, also where another machine on the host makes one of the two ten times as slow.
     rate = peaks(machine.calibrate(3).arms[-1])["fp32"]
-    declare(tiny_repo, floor["measured_s"] / 3 * rate, 10)
+    declare(tiny_repo, floor["measured_s"] / 10 * rate, 100)
     code, near = plan(tiny_repo, tmp_path / "near", capsys)
     assert code == 0
     assert near["profile"]["floor"]["action"] == "stop"

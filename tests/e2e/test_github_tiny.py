@@ -15,7 +15,12 @@ from tests.github.bot_service import BotService
 from tests.undecided import UNDECIDED
 
 pytest_plugins = ["tests.github.fixtures"]
-pytestmark = [pytest.mark.triton, pytest.mark.alone, pytest.mark.usefixtures("server_env")]
+pytestmark = [
+    pytest.mark.timeout(900),  # two whole measurements, of more launches where the machine is noisy
+    pytest.mark.triton,
+    pytest.mark.alone,
+    pytest.mark.usefixtures("server_env"),
+]
 
 SHORT = Path(__file__).with_name("short_fvec.py")
 BRANCH = "fvec/features/rank-by-search-tiny_features"

@@ -15,7 +15,12 @@ from layers.manifest import MANIFEST_PATH
 from tests.e2e.proposals import FEATURES, RANKER, edit, git, slow_repository, state_of
 from tests.render_fixture import evidence
 
-pytestmark = [pytest.mark.triton, pytest.mark.alone, pytest.mark.usefixtures("short_runs")]
+pytestmark = [
+    pytest.mark.timeout(900),  # whole judgements, of more launches where the machine is noisy
+    pytest.mark.triton,
+    pytest.mark.alone,
+    pytest.mark.usefixtures("short_runs"),
+]
 CONFIG = "models/tiny_features/config.pbtxt"
 SCORE = 'tensor = pb_utils.Tensor("score", score.astype(np.float32))'
 
@@ -116,7 +121,8 @@ def test_a_wrong_result_for_one_rare_row(tiny_repo, capsys):
     probed, gate = report["equivalence"][0], report["gates"][-1]
     assert (gate["result"], gate["reason"]) == ("fail", "outputs_differ")
     if gate["name"] == "correctness":
-        assert 0 < probed["differing"] < probed["elements"] / 100
+        # Few of the recording's, more of requests whose numbers are beyond it.
+        assert 0 < probed["differing"] < probed["elements"] / 5
     else:  # no probe happened to hold such a row: every timed answer is compared too
         assert (gate["name"], probed["differing"]) == ("timed correctness", 0)
 

@@ -25,6 +25,7 @@ from tests.messages_server import MessagesServer
 from tests.undecided import UNDECIDED
 
 pytestmark = [
+    pytest.mark.timeout(900),  # a whole run, its launches more where the machine is noisy
     pytest.mark.triton,
     pytest.mark.alone,
     pytest.mark.usefixtures("short_runs", "sandbox"),

@@ -500,13 +500,13 @@ def test_a_reference_that_is_never_the_same_is_invalid_input(tmp_path: Path) -> 
 def test_a_candidate_may_compile_in_its_first_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(correctness, "LEAST_LIMIT_S", 1.0)
+    monkeypatch.setattr(correctness, "LEAST_LIMIT_S", 3.0)
     code = """
         import time
         ready = []
         def new(x, w):
             if not ready:
-                time.sleep(1.5)
+                time.sleep(4)
                 ready.append(1)
             return right(x, w)
         make.batch = 512

@@ -149,10 +149,10 @@ def test_a_hung_server_ends_the_block_at_its_deadline(load, mode):
     with peer() as server:
         server.behaviour = lambda turn, context: server.release.wait(60) and None
         if mode == "closed":
-            result = load.closed(server.address, indices(20), 4, deadline_s=0.3)
+            result = load.closed(server.address, indices(20), 4, deadline_s=1.0)
             expected = [UNANSWERED] * 4 + [NOT_SENT] * 16
         else:
-            result = load.open(server.address, indices(20), np.arange(20) * 0.001, drain_s=0.3)
+            result = load.open(server.address, indices(20), np.arange(20) * 0.001, drain_s=1.0)
             expected = [UNANSWERED] * 20
     assert result.records["code"].tolist() == expected
     assert (result.errors, result.completed, result.wall_s) == (20, 0, 0.0)
@@ -161,7 +161,7 @@ def test_a_hung_server_ends_the_block_at_its_deadline(load, mode):
 def test_a_request_deadline_frees_its_slot(load):
     with peer() as server:
         server.behaviour = lambda turn, context: (turn < 2 and server.release.wait(60)) or None
-        result = load.closed(server.address, indices(10), 2, request_deadline_s=0.2)
+        result = load.closed(server.address, indices(10), 2, request_deadline_s=1.0)
     deadline_exceeded = grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
     assert result.records["code"].tolist() == [deadline_exceeded] * 2 + [0] * 8
 
@@ -169,7 +169,7 @@ def test_a_request_deadline_frees_its_slot(load):
 def test_the_generator_works_on_after_a_hung_block(load):
     with peer() as server:
         server.behaviour = lambda turn, context: (turn < 2 and server.release.wait(60)) or None
-        assert load.closed(server.address, indices(20), 2, deadline_s=0.2).errors == 20
+        assert load.closed(server.address, indices(20), 2, deadline_s=1.0).errors == 20
         assert load.closed(server.address, indices(20), 2).errors == 0
 
 

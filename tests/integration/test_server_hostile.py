@@ -57,7 +57,7 @@ def deploy(
     return make
 
 
-def watch(deployment: Deployment, seconds: float = 30) -> None:
+def watch(deployment: Deployment, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         deployment.alive()
@@ -193,7 +193,9 @@ def test_a_crash_at_the_start_is_a_server_that_does_not_start(
 def test_a_limit_that_ends_a_start_is_named(
     deploy: Deploy, code: str, section: dict[str, float], reason: Ending
 ) -> None:
-    deployment = deploy(code, start_timeout_s=6, **section)
+    # Most end long before: only what is ended by its time may be.
+    start_timeout_s = 6 if reason is Ending.TIME_LIMIT else 60
+    deployment = deploy(code, start_timeout_s=start_timeout_s, **section)
 
     with nothing_left(deployment), pytest.raises(LimitReached) as caught:
         deployment.start()
@@ -207,7 +209,7 @@ def test_a_server_that_floods_its_log_while_it_serves_is_ended(
     code = """
 import sys, threading, time
 def later():
-    time.sleep(3)
+    time.sleep(8)
     while True:
         sys.stderr.write('x' * 10**6 + chr(10))
 threading.Thread(target=later, daemon=True).start()
@@ -244,7 +246,7 @@ def test_a_limit_reached_under_load_is_named_afterwards(
     code = """
 import threading, time
 def later():
-    time.sleep(3)
+    time.sleep(8)
     hog = [bytearray(1 << 24) for _ in range(200)]
 threading.Thread(target=later, daemon=True).start()
 """
@@ -264,7 +266,7 @@ import os, socket, threading, time
 def replace():
     while not os.path.exists("/tmp/8001"):
         time.sleep(0.01)
-    time.sleep(3)
+    time.sleep(8)
     os.unlink("/tmp/8001")
     own = socket.socket(socket.AF_UNIX)
     own.bind("/tmp/8001")

@@ -19,7 +19,7 @@ from layers.trial.probes import RENEWED
 from tests import agents_stack
 from tests.e2e.proposals import COUNTED, FEATURES, SEARCHED
 from tests.tiny_verifier import Tiny, end_before_timing, tiny_verifier
-from tests.undecided import UNDECIDED
+from tests.undecided import skip_if_undecided
 
 pytestmark = [pytest.mark.triton, pytest.mark.alone]
 
@@ -56,7 +56,9 @@ def judge(tiny) -> Judge:
         for old, new in changes:
             assert text.count(old) == 1, old
             text = text.replace(old, new)
-        return tiny.judged(tiny.candidate({FEATURES: text, **(more or {})}))
+        found = tiny.judged(tiny.candidate({FEATURES: text, **(more or {})}))
+        skip_if_undecided(found.reason, found.detail)
+        return found
 
     return judge
 
@@ -66,9 +68,9 @@ def ended(found: Iteration) -> tuple[str, str]:
 
 
 def gained_nothing(found: Iteration) -> None:
-    """Whatever the noise of the machine: it is not let in, and where it was timed it is no faster."""
+    """It is not let in, and where it was timed it is not faster as a hit would make it: threefold."""
     assert found.verdict.value in ("rejected", "inconclusive"), found.detail
-    assert all(look.estimate < 1.2 for look in found.looks), found.looks
+    assert all(look.estimate < 1.6 for look in found.looks), found.looks
 
 
 # --- 01: the requests of the checks carry their name -------------------------------------------
@@ -197,6 +199,6 @@ def test_an_honest_candidate_answers_all_kinds_alike_and_passes(judge):
     assert sent | left >= {kind.name for kind in KINDS}
     assert absent <= left
     assert set(told.seeds) == {"probes", "blocks", "renewed"}
-    if "confirm" not in gates or found.reason in UNDECIDED:
+    if "confirm" not in gates:
         pytest.skip(f"the machine is too noisy for a gain: {found.reason} {found.detail}")
     assert ended(found) == ("accepted", "gain_confirmed")

@@ -12,7 +12,7 @@ from layers.base import ChangeClass
 from layers.evidence import Iteration
 from tests.e2e.proposals import FEATURES, RANKER, SEARCHED, git
 from tests.tiny_verifier import Tiny, end_before_timing, tiny_verifier
-from tests.undecided import UNDECIDED
+from tests.undecided import skip_if_undecided
 
 pytestmark = [pytest.mark.triton, pytest.mark.alone]
 
@@ -54,7 +54,9 @@ def judge(tiny) -> Judge:
 
     def judge(edits: Edits, change_class: str = "exact") -> Iteration:
         files = {path: _edited(tiny.text(path), changes) for path, changes in edits.items()}
-        return tiny.judged(tiny.candidate(files, change_class=ChangeClass(change_class)))
+        found = tiny.judged(tiny.candidate(files, change_class=ChangeClass(change_class)))
+        skip_if_undecided(found.reason, found.detail)
+        return found
 
     return judge
 
@@ -99,7 +101,7 @@ def test_a_memo_gains_nothing_in_timed_blocks(judge, monkeypatch):
     monkeypatch.setattr("layers.trial.verify.REQUESTS", 0)  # no probe: the blocks have to do it
     found = judge({FEATURES: [(EXECUTE, MEMO)]})
     assert found.verdict.value in ("rejected", "inconclusive")
-    assert found.looks[0].estimate < 1.2, found.looks
+    assert found.looks[0].estimate < 1.6, found.looks  # a hit is threefold
     assert "memory_not_probed" in [gate.reason for gate in found.gates]
 
 
@@ -198,7 +200,7 @@ def test_an_honest_approximation_is_scored_under_load_too_and_accepted(judge):
     faster = (re.escape(SEARCHED[0]), SEARCHED[1])
     found = judge({RANKER: [(SCORE, scaled)], FEATURES: [faster]}, "approximate")
     gates = {g.name: (g.result.value, g.reason) for g in found.gates}
-    if "confirm" not in gates or found.reason in UNDECIDED:
+    if "confirm" not in gates:
         pytest.skip(f"the machine is too noisy for a gain: {found.reason} {found.detail}")
     assert gates["metric under load"] == ("pass", "metric_non_inferior")
     assert ended(found) == ("accepted", "gain_confirmed")

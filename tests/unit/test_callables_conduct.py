@@ -25,6 +25,7 @@ def _outside(  # of 40 calls of 5 ms, the same in each of them
     processes: int = 0,
     births: int = 0,
     around_s: float = 0.0,
+    taken_in_s: float = 0.0,
     fetch_s: float = 0.0,
     idle_s: float = 0.0,
     gaps_s: float = 0.0,
@@ -34,6 +35,7 @@ def _outside(  # of 40 calls of 5 ms, the same in each of them
     return Outside(
         inside_s=[5e-3] * CALLS,
         around_s=[around_s] * CALLS,
+        taken_in_s=[taken_in_s] * CALLS,
         fetch_s=[fetch_s] * CALLS,
         idle_s=[idle_s] * CALLS,
         gaps_s=[gaps_s / PAIRS] * PAIRS,
@@ -84,6 +86,9 @@ def test_births_in_some_calls_of_one_launch_may_be_anybodys() -> None:
         (_outside(), False),
         (_outside(around_s=5e-4), False),  # 40 us and a tenth of 5 ms are 540 us
         (_outside(around_s=6e-4), True),
+        (_outside(around_s=6e-4, taken_in_s=1e-3), False),  # and a tenth of 1 ms are 640 us
+        (_outside(around_s=7e-4, taken_in_s=1e-3), True),
+        (_outside(fetch_s=6e-4, taken_in_s=1e-3), True),
         (_outside(fetch_s=6e-4), True),
         (_outside(fetch_s=-1e-3, around_s=6e-4), True),
         (_outside(idle_s=2.6e-4), False),  # 20 us and a twentieth are 270 us

@@ -5,7 +5,15 @@ Source: A55, https://github.com/vllm-project/vllm/issues/52884.
 
 CLASS = "config"
 # Where every request is new, it saves nothing.
-EXPECT = ("served_from_cache", "answers_from_memory", "does_not_serve", "below_noise_floor")
+EXPECT = (
+    "served_from_cache",
+    "answers_from_memory",
+    "does_not_serve",
+    "below_noise_floor",
+    "boundary_out_of_reach",
+    "slower",
+    "last_look_reached",
+)
 EDITS = (
     (
         "models/tiny_features/config.pbtxt",
