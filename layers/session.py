@@ -356,7 +356,10 @@ def _check_slo(session: Session, deployment: Served) -> None:
                 hint="raise slo.p99_ms to what the service promises today, or record at a lower "
                 "rate",
             )
-    session.bench.events.note(f"whether the SLO is met could not be checked: {block.void}")
+    session.bench.events.note(
+        f"whether the SLO is met could not be checked: of {SLO_TRIES} blocks {missed} missed it, the "
+        "others were disturbed"
+    )
 
 
 def _misses(block: Block) -> bool:

@@ -358,8 +358,7 @@ def _move(root: Path, branch: str, commit: str) -> None:
     if old is not None and git.git(root, "rev-list", "-1", f"{commit}..{old}"):
         git.set_branch(root, branch, commit)
     elif old != commit:
-        git.check_not_checked_out(root, branch)
-        git.git(root, "update-ref", f"refs/heads/{branch}", commit, old or "0" * len(commit))
+        git.move_branch(root, branch, commit, old)
 
 
 def _bad_bundle(bundle: Path, error: ToolFailed, copy: Path) -> InvalidInput:

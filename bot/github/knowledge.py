@@ -194,13 +194,12 @@ def _move_local(root: Path, desk: Desk, local: str, tip: str) -> None:
     """Move the local branch to what was merged; Moved where another process did meanwhile."""
     if tip == local:
         return
-    git.check_not_checked_out(root, KNOWLEDGE_BRANCH)
     take_over(root, desk.bare, REFERENCE)
     if git.tip(root, KNOWLEDGE_BRANCH) != local:
         raise Moved(
             f"the local branch {KNOWLEDGE_BRANCH} moved meanwhile", hint="publish once more"
         )
-    git.git(root, "update-ref", REFERENCE, tip, local)
+    git.move_branch(root, KNOWLEDGE_BRANCH, tip, local)
 
 
 def _described(desk: Desk, tip: str, report: RunReport) -> _Made:

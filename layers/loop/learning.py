@@ -428,7 +428,4 @@ def _advance(stack: Stack, commit: str) -> None:
             f"the branch {KNOWLEDGE_BRANCH} exists and the bot never committed to it",
             hint="rename it: the bot keeps what it learned on a branch of that name",
         )
-    git.check_not_checked_out(stack.root, KNOWLEDGE_BRANCH)
-    git.git(
-        stack.root, "update-ref", f"refs/heads/{KNOWLEDGE_BRANCH}", commit, tip or "0" * len(commit)
-    )
+    git.move_branch(stack.root, KNOWLEDGE_BRANCH, commit, tip)

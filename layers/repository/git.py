@@ -337,16 +337,31 @@ def set_branch(root: Path, branch: str, commit: str) -> None:
     reference = f"refs/heads/{branch}"
     git(root, "check-ref-format", reference)
     old = tip(root, branch)
-    if old is not None and old != commit:
+    if old == commit:
+        return
+    if old is not None:
         committer = git(root, "show", "--no-patch", "--format=%ce", old).strip()
         if committer != BOT_EMAIL:
             raise InvalidInput(
                 f"the branch {branch} exists and its last commit is not the bot's",
                 hint="rename or delete it; the bot writes only to branches that it made",
             )
-        check_not_checked_out(root, branch)
-    # The old value makes the update fail if somebody else moved it meanwhile.
-    git(root, "update-ref", reference, commit, old or "0" * len(commit))
+    move_branch(root, branch, commit, old)
+
+
+def move_branch(root: Path, branch: str, commit: str, old: str | None) -> None:
+    """Point `branch` at `commit` where it is at `old` still; None: where it is not there still.
+
+    Raises InvalidInput where somebody has it checked out, whose next commit would undo what came,
+    ToolFailed where it was moved meanwhile.
+    """
+    place = _checked_out(root, branch)
+    if place is not None:
+        raise InvalidInput(
+            f"the branch {branch} is checked out in {place}, and the bot has a commit for it",
+            hint="check out another branch there; where that folder is gone: `git worktree prune`",
+        )
+    git(root, "update-ref", f"refs/heads/{branch}", commit, old or "0" * len(commit))
 
 
 def drop_branch(root: Path, branch: str, commit: str) -> None:
@@ -356,19 +371,6 @@ def drop_branch(root: Path, branch: str, commit: str) -> None:
     """
     if tip(root, branch) == commit and _checked_out(root, branch) is None:
         git(root, "update-ref", "-d", f"refs/heads/{branch}", commit)
-
-
-def check_not_checked_out(root: Path, branch: str) -> None:
-    """Refuse to move a branch under a checkout, whose next commit would undo what came.
-
-    Raises InvalidInput.
-    """
-    place = _checked_out(root, branch)
-    if place is not None:
-        raise InvalidInput(
-            f"the branch {branch} is checked out in {place}, and the bot has a commit for it",
-            hint="check out another branch there; where that folder is gone: `git worktree prune`",
-        )
 
 
 def _checked_out(root: Path, branch: str) -> Path | None:
