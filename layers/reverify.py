@@ -45,7 +45,8 @@ from layers.trial.grounds import Ground, contradictions
 EVIDENCE, PATCH = "evidence.json", "patch.diff"
 MOST_EVIDENCE_BYTES = 64 * 2**20
 # One hiccup makes the interval of a p99, of one start, that much wider than another's: of 156 pairs
-# of 13 measurements of one change, 27 disagreed with intervals as narrow as the later one's, now 2.
+# of 13 measurements of one change, 27 disagreed with intervals as narrow as the later one's, now 2;
+# the factor was chosen on the same 13, so what it does elsewhere is not known.
 P99_WIDER = 4.0
 GAIN_GATES = frozenset({"gain", "confirm"})  # of a trial: they say how much, the others whether
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
