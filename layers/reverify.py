@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
-from scipy.stats import t as student
 
 from layers.errors import InvalidInput, Location, ToolFailed
 from layers.events import Events
@@ -191,10 +190,13 @@ def compare(recorded: Recorded, judged: JudgeReport) -> VerifyReport:
     difference = held_to(_throughput(first), seen) if seen else None
     lower = _surely_lower(recorded, judged, difference)
     verdict, reason, detail = _conclusion(judged, lower)
-    if difference is not None and verdict is Verdict.ACCEPTED and difference.ci[0] > 1:
-        detail = "the gain is higher than recorded; the recorded one stays the claim"
-    if difference is not None and verdict is Verdict.ACCEPTED and difference.ci[1] < 1:
-        detail = "lower by the throughput's own interval; not surely, with all claims held at once"
+    if difference is not None and verdict is Verdict.ACCEPTED:
+        if difference.ci[0] > 1:
+            detail = "the gain is higher than recorded; the recorded one stays the claim"
+        elif difference.ci[1] < 1:
+            detail = (
+                "lower by the throughput's own interval; not surely, with all claims held at once"
+            )
     iteration = recorded.evidence.iteration
     return VerifyReport(
         evidence=f"run {recorded.evidence.run_id}, {iteration.branch or iteration.card}",
@@ -226,27 +228,16 @@ def _surely_lower(
 ) -> list[str]:
     """Return which of the printed gains are surely lower now, by name.
 
-    All are asked at once, so each must be so at the level that keeps all of them to that of one
-    (Bonferroni).
+    All are asked at once, so each must be so at the level that keeps all of them to that of one.
     """
     claims = {"throughput": difference} if difference is not None else {}
     first, again = recorded.end_to_end, judged.end_to_end
     if again is not None:
         claims["CPU"] = held_to(_cpu(first), _cpu(again))
-    old, new = _p99(recorded.evidence.iteration.load_test), _p99(judged.load_test)
-    if again is not None and old and new:
-        claims["p99"] = held_to(old, new, P99_WIDER)
-    return [name for name, one in claims.items() if _upper(one, len(claims)) < 1]
-
-
-def _upper(estimate: stats.Estimate, claims: int) -> float:
-    """Return the upper end of an estimate's interval, at the level of one of so many claims.
-
-    Student's with as many degrees as its values allow, as the 95 % interval of fresh starts is.
-    """
-    at_once, alone = (student.isf(0.025 / n, max(estimate.n - 1, 1)) for n in (claims, 1))
-    upper: float = estimate.ratio * (estimate.ci[1] / estimate.ratio) ** (at_once / alone)
-    return upper
+        old, new = _p99(recorded.evidence.iteration.load_test), _p99(judged.load_test)
+        if old and new:
+            claims["p99"] = held_to(old, new, P99_WIDER)
+    return [name for name, one in claims.items() if stats.upper_at_once(one, len(claims)) < 1]
 
 
 def _conclusion(judged: JudgeReport, lower: Sequence[str]) -> tuple[Verdict, str, str]:

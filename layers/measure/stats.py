@@ -33,6 +33,7 @@ from layers.measure.intervals import (
     difference_of_shares_ci,
     ratio_between,
     ratio_ci,
+    upper_at_once,
 )
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "resolvable",
     "spread_of",
     "unmeasured_noise",
+    "upper_at_once",
 ]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
