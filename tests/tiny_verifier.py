@@ -26,6 +26,7 @@ from layers.trial import calibrate, equivalence, integrity, verify
 from layers.trial.trial import TrialEnded
 from layers.trial.verify import Verifier
 from tests.e2e.proposals import Proposals, slow_repository
+from tests.undecided import skip_if_undecided
 
 # The machine of the tests is not quiet, and nothing here is about that.
 LAX = Limits(neighbour_cores=1e3, generator_cores=1e3, lag_floor_ms=1e9, achieved_share=0.0)
@@ -85,6 +86,12 @@ class Tiny:
     def judged(self, candidate: Candidate) -> Iteration:
         """Return the verdict on a candidate, and all that led to it."""
         return self.verifier.verify(candidate, LAYER, self.session.view, self.made)
+
+    def decided(self, candidate: Candidate) -> Iteration:
+        """Return the verdict; skip the test where the machine left the candidate undecided."""
+        found = self.judged(candidate)
+        skip_if_undecided(found.reason, found.detail)
+        return found
 
 
 def end_before_timing(patch: pytest.MonkeyPatch) -> None:

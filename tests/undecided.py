@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from layers.errors import Inconclusive
+
 UNDECIDED = frozenset(
     {
         "launches_differ",
@@ -24,3 +26,9 @@ def skip_if_undecided(reason: str, detail: str) -> None:
     """Skip the test where the machine left a candidate undecided, by the reason of its end."""
     if reason in UNDECIDED:
         pytest.skip(f"the machine is too noisy: {reason}: {detail}")
+
+
+def skip_if_given_up(code: int, told: object) -> None:
+    """Skip the test where a command gave its measurement up, by its exit code."""
+    if code == Inconclusive.exit_code:
+        pytest.skip(f"the machine is too noisy: {told}")

@@ -8,9 +8,10 @@ import pytest
 
 from bot import cli
 from layers import session
-from layers.errors import Inconclusive, InvalidInput
+from layers.errors import InvalidInput
 from tests.e2e.proposals import FEATURES, commit, git, state_of
 from tests.tiny_verifier import LAX
+from tests.undecided import skip_if_given_up
 
 pytestmark = pytest.mark.triton
 MANIFEST = ".github/fvec.yml"
@@ -22,8 +23,7 @@ def refused(root, out, capsys) -> tuple[str, str]:
     before, known = state_of(root), journal.exists()
     code = cli.main(["run", str(root), "--out", str(out), "--json"])
     told = capsys.readouterr()
-    if code == Inconclusive.exit_code:
-        pytest.skip(f"the machine is too noisy: {told.err}")
+    skip_if_given_up(code, told.err)
     error = json.loads(told.out)
     assert (code, error["exit_code"]) == (InvalidInput.exit_code, InvalidInput.exit_code), error
     assert state_of(root) == before

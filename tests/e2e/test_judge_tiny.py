@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bot import cli
-from layers.errors import Inconclusive
 from layers.manifest import MANIFEST_PATH
 from tests.e2e.proposals import FEATURES, RANKER, edit, git, slow_repository, state_of
 from tests.render_fixture import evidence
+from tests.undecided import skip_if_given_up
 
 pytestmark = [
     pytest.mark.timeout(900),  # whole judgements, of more launches where the machine is noisy
@@ -45,8 +45,7 @@ def judged(root: Path, patch: bytes, capsys, *options: str) -> tuple[int, dict]:
     assert git(root, "worktree", "list").count("\n") == 0
     assert "Traceback" not in told.err
     report = json.loads(told.out)
-    if code == Inconclusive.exit_code:
-        pytest.skip(f"the machine is too noisy: {report['detail']}")
+    skip_if_given_up(code, report.get("detail"))
     if report["schema"] == "fvec.judge/1":
         assert json.loads((out / "judge.json").read_text()) == report
         assert (out / "judge.md").read_text().startswith(f"**{report['verdict']}**")
@@ -161,8 +160,7 @@ def test_a_gain_is_accepted_and_its_evidence_holds_again(tmp_path, capsys):
     told = capsys.readouterr()
     assert state_of(root) == before
     found = json.loads(told.out)
-    if code == Inconclusive.exit_code:
-        pytest.skip(f"the machine is too noisy: {found.get('detail')}")
+    skip_if_given_up(code, found.get("detail"))
     assert found["reason"] in {"reproduced", "gain_differs"}, found
     assert code == {"reproduced": 0, "gain_differs": 1}[found["reason"]]
     assert json.loads((tmp_path / "again/verify.json").read_text()) == found

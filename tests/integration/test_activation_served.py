@@ -9,13 +9,12 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from layers.base import Activation, Candidate, ChangeClass, Contract, Sign
+from layers.base import Activation, ChangeClass, Contract, Sign
 from layers.evidence import Iteration
 from layers.trial.observing import Profiling
 from layers.trial.public_checks import Answer
 from tests.e2e.proposals import FEATURES, RANKER, SEARCHED
 from tests.tiny_verifier import MODEL, Tiny, end_before_timing, tiny_verifier
-from tests.undecided import skip_if_undecided
 
 # Repeats are timed against firsts on the way: other tests beside it make an honest change look like a memo.
 pytestmark = [pytest.mark.triton, pytest.mark.alone]
@@ -34,13 +33,7 @@ def tiny(tmp_path_factory, server_env) -> Iterator[Tiny]:
 def judge(tiny, monkeypatch):
     """Return what judges a candidate up to where it would be timed: that is not looked at here."""
     end_before_timing(monkeypatch)
-
-    def judged(candidate: Candidate) -> Iteration:
-        found = tiny.judged(candidate)
-        skip_if_undecided(found.reason, found.detail)
-        return found
-
-    return judged
+    return tiny.decided
 
 
 def contract(*signs: Activation) -> Contract:

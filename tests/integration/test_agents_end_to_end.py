@@ -18,7 +18,6 @@ from layers.agents.inner import Task
 from layers.agents.service.transcripts import Transcripts
 from layers.agents.workbench.quoting import Seen
 from layers.agents.workbench.workspace import Workspace
-from layers.errors import Inconclusive
 from layers.events import Silent
 from layers.evidence import GateResult, Iteration, JudgeReport, RunReport, Verdict
 from layers.gates.paths import protected_files
@@ -35,7 +34,7 @@ from tests import agents_stack, tiny_calibrations
 from tests.agents_stack import FEATURES, PROGRAMS, RECORDER, Cheat, section
 from tests.corpus import stacks
 from tests.e2e import proposals
-from tests.undecided import skip_if_undecided
+from tests.undecided import skip_if_given_up, skip_if_undecided
 
 pytestmark = [
     pytest.mark.timeout(900),  # a whole run, its launches more where the machine is noisy
@@ -110,8 +109,7 @@ def _finished(folder: Path, program: str, *, candidates: int | None = None) -> F
     code = cli.main(
         ["run", str(root), "--out", str(out), "--proposer", "command", "--agents", str(settings)]
     )
-    if code == Inconclusive.exit_code:
-        pytest.skip("the machine is too noisy")
+    skip_if_given_up(code, "the run was given up")
     assert code == 0
     report = RunReport.model_validate_json((out / "run.json").read_bytes())
     return Finished(root, out, before, report)

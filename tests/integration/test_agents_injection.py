@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from bot import cli
-from layers.errors import Inconclusive
 from layers.evidence import RunReport, Verdict
 from layers.story import Refusal, Suspicion
 from tests import agents_hostile
@@ -22,7 +21,7 @@ from tests.agents_stack import FEATURES
 from tests.e2e import proposals
 from tests.integration.test_agents_end_to_end import ONE_CANDIDATE, SHORT
 from tests.messages_server import MessagesServer
-from tests.undecided import UNDECIDED
+from tests.undecided import UNDECIDED, skip_if_given_up
 
 pytestmark = [
     pytest.mark.timeout(900),  # a whole run, its launches more where the machine is noisy
@@ -129,8 +128,7 @@ def attacked(tmp_path_factory, short_runs) -> Attacked:
             out = folder / "out"
             argv = ["run", str(root), "--out", str(out), "--proposer", "anthropic"]
             code = cli.main([*argv, "--agents", str(settings)])
-        if code == Inconclusive.exit_code:
-            pytest.skip("the machine is too noisy")
+        skip_if_given_up(code, "the run was given up")
         assert code == 0
         sent = "\n".join(json.dumps(asked.body) for asked in server.asked)
     report = RunReport.model_validate_json((out / "run.json").read_bytes())

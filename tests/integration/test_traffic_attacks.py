@@ -19,7 +19,6 @@ from layers.trial.probes import RENEWED
 from tests import agents_stack
 from tests.e2e.proposals import COUNTED, FEATURES, SEARCHED
 from tests.tiny_verifier import Tiny, end_before_timing, tiny_verifier
-from tests.undecided import skip_if_undecided
 
 pytestmark = [pytest.mark.triton, pytest.mark.alone]
 
@@ -56,9 +55,7 @@ def judge(tiny) -> Judge:
         for old, new in changes:
             assert text.count(old) == 1, old
             text = text.replace(old, new)
-        found = tiny.judged(tiny.candidate({FEATURES: text, **(more or {})}))
-        skip_if_undecided(found.reason, found.detail)
-        return found
+        return tiny.decided(tiny.candidate({FEATURES: text, **(more or {})}))
 
     return judge
 

@@ -12,7 +12,6 @@ from layers.base import ChangeClass
 from layers.evidence import Iteration
 from tests.e2e.proposals import FEATURES, RANKER, SEARCHED, git
 from tests.tiny_verifier import Tiny, end_before_timing, tiny_verifier
-from tests.undecided import skip_if_undecided
 
 pytestmark = [pytest.mark.triton, pytest.mark.alone]
 
@@ -54,9 +53,7 @@ def judge(tiny) -> Judge:
 
     def judge(edits: Edits, change_class: str = "exact") -> Iteration:
         files = {path: _edited(tiny.text(path), changes) for path, changes in edits.items()}
-        found = tiny.judged(tiny.candidate(files, change_class=ChangeClass(change_class)))
-        skip_if_undecided(found.reason, found.detail)
-        return found
+        return tiny.decided(tiny.candidate(files, change_class=ChangeClass(change_class)))
 
     return judge
 
